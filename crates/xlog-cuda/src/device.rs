@@ -1,0 +1,173 @@
+//! An opened device: a driver, and whether it is lost.
+
+use std::{
+    fmt,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering},
+    },
+};
+
+use xlog_driver::{
+    DeviceInfo, DeviceKind, Driver, DriverError, DriverResult, KernelDefinition, MemoryInfo,
+    RawFunction, cuda::CudaDriver, host::HostDriver,
+};
+
+use crate::device_runtime::{ResourceError, ResourceResult};
+
+/// A device the runtime can drive: a GPU, or the host.
+///
+/// ```
+/// use xlog_cuda::CudaDevice;
+///
+/// let device = CudaDevice::auto();
+/// println!("running on {}", device.info().name);
+/// ```
+pub struct CudaDevice {
+    driver: Arc<dyn Driver>,
+    lost: AtomicBool,
+    reason: OnceLock<DriverError>,
+}
+
+impl CudaDevice {
+    /// Opens GPU number `ordinal`. Without a driver, without that GPU, or with too old a driver,
+    /// the error says what is missing.
+    pub fn new(ordinal: usize) -> Result<Self, ResourceError> {
+        Ok(Self::with_driver(Arc::new(CudaDriver::open(ordinal)?)))
+    }
+
+    /// The host device: every program runs on it, on any machine.
+    #[must_use]
+    pub fn host() -> Self {
+        Self::with_driver(Arc::new(HostDriver::new(0)))
+    }
+
+    /// The first GPU if there is one that works, else the host device.
+    #[must_use]
+    pub fn auto() -> Self {
+        Self::new(0).unwrap_or_else(|_| Self::host())
+    }
+
+    /// A device behind any driver that keeps the contract.
+    #[must_use]
+    pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
+        Self {
+            driver,
+            lost: AtomicBool::new(false),
+            reason: OnceLock::new(),
+        }
+    }
+
+    /// The driver underneath. Work enqueued on it directly is outside every guarantee.
+    #[must_use]
+    pub fn driver(&self) -> &dyn Driver {
+        &*self.driver
+    }
+
+    /// The device's fixed properties.
+    #[must_use]
+    pub fn info(&self) -> &DeviceInfo {
+        self.driver.info()
+    }
+
+    /// The device's memory now.
+    pub fn memory(&self) -> ResourceResult<MemoryInfo> {
+        self.check_alive()?;
+        self.note(self.driver.memory())
+    }
+
+    /// Waits for everything enqueued on the device.
+    pub fn synchronize(&self) -> ResourceResult<()> {
+        self.check_alive()?;
+        self.note(self.driver.synchronize_device())
+    }
+
+    /// Makes a kernel ready to launch on this device.
+    pub fn load_kernel(
+        &self,
+        definition: &'static KernelDefinition,
+    ) -> ResourceResult<LoadedKernel> {
+        self.check_alive()?;
+        let function = self.note(self.driver.load_kernel(definition))?;
+        Ok(LoadedKernel {
+            function,
+            definition,
+            device: self.identity(),
+        })
+    }
+
+    /// The error that lost the device, if it is lost.
+    #[must_use]
+    pub fn lost_reason(&self) -> Option<&DriverError> {
+        self.reason.get()
+    }
+
+    /// Whether `ordinal` can name this device. The host device takes any.
+    pub(crate) fn accepts_ordinal(&self, ordinal: u32) -> bool {
+        self.info().kind == DeviceKind::Host || self.info().ordinal == ordinal
+    }
+
+    /// [`ResourceError::DeviceLost`] once the device is lost.
+    #[inline]
+    pub(crate) fn check_alive(&self) -> ResourceResult<()> {
+        if self.lost.load(Ordering::Relaxed) {
+            Err(ResourceError::DeviceLost)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Passes a driver's answer on, and remembers if it means that the device is lost.
+    #[inline]
+    pub(crate) fn note<T>(&self, answer: DriverResult<T>) -> ResourceResult<T> {
+        answer.map_err(|error| self.note_error(error))
+    }
+
+    #[cold]
+    fn note_error(&self, error: DriverError) -> ResourceError {
+        if error.is_sticky() {
+            let first = self.reason.set(error.clone()).is_ok();
+            self.lost.store(true, Ordering::Relaxed);
+            if first {
+                log::error!("device lost: {error}");
+            }
+        }
+        ResourceError::Driver(error)
+    }
+
+    /// Tells two devices apart.
+    pub(crate) fn identity(&self) -> usize {
+        Arc::as_ptr(&self.driver).cast::<()>() as usize
+    }
+}
+
+impl fmt::Debug for CudaDevice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CudaDevice")
+            .field("info", self.info())
+            .field("lost", &self.lost_reason())
+            .finish()
+    }
+}
+
+/// A kernel ready to launch on the device that loaded it.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadedKernel {
+    pub(crate) function: RawFunction,
+    pub(crate) definition: &'static KernelDefinition,
+    pub(crate) device: usize,
+}
+
+impl LoadedKernel {
+    /// The kernel's name and signature.
+    #[must_use]
+    pub const fn definition(&self) -> &'static KernelDefinition {
+        self.definition
+    }
+
+    /// The handle a raw launch takes.
+    #[must_use]
+    pub const fn function(&self) -> RawFunction {
+        self.function
+    }
+}

@@ -1,0 +1,406 @@
+//! Stream-ordered memory with use tracking.
+//!
+//! The driver hands out memory in the order of a stream; this resource keeps the order of
+//! everything else. A block is born at a point of its stream (rule 3), its uses are recorded in
+//! the pool's tracker, and its free goes to a stream that follows all of them (rule 5).
+//!
+//! Freed bytes stay counted as pending until a reap has seen their stream pass them.
+
+use std::{fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
+    ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
+    accounts::{Accounts, Freed},
+    tracker::{RecordedEvent, Retired, foreign_device},
+};
+use crate::CudaDevice;
+
+/// Alignment of every block, as the driver promises it.
+const ALIGNMENT: usize = 256;
+
+/// The driver's stream-ordered allocator, with every use of every block tracked.
+pub struct AsyncCudaResource {
+    core: Arc<Core>,
+}
+
+struct Core {
+    device: Arc<CudaDevice>,
+    ordinal: u32,
+    pool: Arc<StreamPool>,
+    /// Why nothing works: the parts do not belong together.
+    mismatch: Option<String>,
+    accounts: Mutex<Accounts>,
+    /// Blocks handed back whose free failed; each reap tries again.
+    unfreed: Mutex<Vec<u64>>,
+    /// For each lane, an event behind frees that were pending when `try_reap` last looked.
+    probes: Mutex<Vec<(usize, Freed, Arc<RecordedEvent>)>>,
+}
+
+impl AsyncCudaResource {
+    /// The allocator of `device`, which goes by `ordinal`, for the streams of `stream_pool`. Parts
+    /// that do not belong together are refused by every later call.
+    #[must_use]
+    pub fn new(device: Arc<CudaDevice>, ordinal: u32, stream_pool: Arc<StreamPool>) -> Self {
+        let mismatch = mismatch(&device, ordinal, &stream_pool);
+        let lanes = stream_pool.tracker().lanes().len();
+        Self {
+            core: Arc::new(Core {
+                device,
+                ordinal,
+                pool: stream_pool,
+                mismatch,
+                accounts: Mutex::new(Accounts::new(lanes)),
+                unfreed: Mutex::default(),
+                probes: Mutex::default(),
+            }),
+        }
+    }
+
+    /// Bytes in blocks that are in use.
+    #[must_use]
+    pub fn live_bytes(&self) -> usize {
+        self.core.accounts.lock().live()
+    }
+
+    /// Bytes freed and not yet reaped.
+    #[must_use]
+    pub fn pending_free_bytes(&self) -> usize {
+        self.core.accounts.lock().pending()
+    }
+
+    /// The same, added up stream by stream.
+    #[must_use]
+    pub fn pending_per_stream_total(&self) -> usize {
+        self.core.accounts.lock().pending_by_lane()
+    }
+
+    /// Outstanding dependencies of the live block at `ptr`: 1 for its last write or its
+    /// allocation, plus 1 for each stream that has read it since. `None` if none lives there.
+    #[must_use]
+    pub fn pending_use_event_count(&self, ptr: u64) -> Option<usize> {
+        self.core.tracker().dependency_count(ptr)
+    }
+
+    /// The device the memory is on.
+    #[must_use]
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.core.device
+    }
+
+    /// The streams memory is ordered by.
+    #[must_use]
+    pub fn stream_pool(&self) -> &Arc<StreamPool> {
+        &self.core.pool
+    }
+}
+
+/// What does not belong together, if anything.
+pub(super) fn mismatch(device: &CudaDevice, ordinal: u32, pool: &StreamPool) -> Option<String> {
+    if device.identity() != pool.device().identity() {
+        return Some("the stream pool belongs to another device; make both from one".into());
+    }
+    (!device.accepts_ordinal(ordinal)).then(|| {
+        format!(
+            "the device is number {}, the ordinal given is {ordinal}; pass the device's own",
+            device.info().ordinal
+        )
+    })
+}
+
+impl Core {
+    fn tracker(&self) -> &UseTracker {
+        self.pool.tracker()
+    }
+
+    fn check(&self) -> ResourceResult<()> {
+        self.device.check_alive()?;
+        match &self.mismatch {
+            None => Ok(()),
+            Some(what) => Err(ResourceError::Driver(what.clone().into())),
+        }
+    }
+
+    /// Checks device, then stream, then (address, generation), and takes the block out of use.
+    /// `None` if the free waits for a launch to commit.
+    fn retire(self: &Arc<Self>, block: &DeviceBlock) -> ResourceResult<Option<Retired>> {
+        self.check()?;
+        if block.device_ordinal != self.ordinal {
+            return Err(foreign_device(block.device_ordinal, self.ordinal));
+        }
+        self.tracker().enter(block.alloc_stream)?;
+        let ptr = block.ptr;
+        self.tracker().retire(BlockId::from_block(block), || {
+            let core = Arc::clone(self);
+            Box::new(move || core.free_later(ptr))
+        })
+    }
+
+    /// Hands a retired block to the driver, behind all its uses.
+    fn free(&self, retired: &Retired) -> ResourceResult<()> {
+        if retired.unprotected {
+            return Err(ResourceError::Driver(
+                format!(
+                    "the block at {:#x} had a use that could be neither recorded nor waited for; \
+                     it is never reused",
+                    retired.ptr
+                )
+                .into(),
+            ));
+        }
+        let tracker = self.tracker();
+        let lane = tracker.follow_all(retired)?;
+        let raw = lane.raw(&self.device)?;
+        lane.hold_block();
+        tracker.detach(retired);
+        // SAFETY: the block is out of use, and its lane follows every use of it.
+        let freed = self
+            .device
+            .note(unsafe { self.device.driver().free_on(retired.ptr, raw) });
+        if let Err(error) = freed {
+            tracker.attach(retired);
+            lane.drop_blocks(1);
+            return Err(error);
+        }
+        tracker.lanes()[retired.home].drop_blocks(1);
+        self.accounts.lock().freed(retired.bytes, lane.index());
+        tracker.unregister(retired);
+        Ok(())
+    }
+
+    /// The free of a block that was claimed when it was handed back.
+    fn free_later(&self, ptr: u64) {
+        if let Some(retired) = self.tracker().retired(ptr)
+            && let Err(error) = self.free(&retired)
+        {
+            self.keep_for_reap(&retired, &error);
+        }
+    }
+
+    /// Remembers a block whose free failed; one that may never be reused is only counted.
+    fn keep_for_reap(&self, retired: &Retired, error: &ResourceError) {
+        if retired.unprotected {
+            self.tracker().count_leaked_block();
+            log::error!("block leaked: {error}");
+        } else {
+            self.unfreed.lock().push(retired.ptr);
+        }
+    }
+
+    /// Tries the frees that failed again; those that fail again stay.
+    fn retry_unfreed(&self) -> ResourceResult<()> {
+        let unfreed = std::mem::take(&mut *self.unfreed.lock());
+        let mut answer = Ok(());
+        for ptr in unfreed {
+            let Some(retired) = self.tracker().retired(ptr) else {
+                continue;
+            };
+            if let Err(error) = self.free(&retired) {
+                self.keep_for_reap(&retired, &error);
+                answer = answer.and(Err(error));
+            }
+        }
+        answer
+    }
+
+    fn settle(&self, lane: usize, seen: Freed) {
+        let blocks = self.accounts.lock().reaped(lane, seen);
+        self.tracker().lanes()[lane].drop_blocks(blocks);
+    }
+
+    fn try_reap_lane(&self, lane: usize, seen: Freed) -> ResourceResult<()> {
+        let tracker = self.tracker();
+        let Some(raw) = tracker.lanes()[lane].created_raw() else {
+            return Ok(());
+        };
+        let driver = self.device.driver();
+        // SAFETY: the stream lives as long as the tracker. `seen` was read before the question.
+        let progress = self.device.note(unsafe { driver.stream_progress(raw) })?;
+        if progress == xlog_driver::StreamProgress::Idle {
+            self.settle(lane, seen);
+            return Ok(());
+        }
+        let probe = {
+            let mut probes = self.probes.lock();
+            let index = probes.iter().position(|(probed, ..)| *probed == lane);
+            index.map(|index| probes.swap_remove(index))
+        };
+        let probe = match probe {
+            Some(probe) => probe,
+            // Behind every free of `seen`, and the earliest such point there can be by now.
+            None => (
+                lane,
+                seen,
+                tracker.mark_with_event(&tracker.lanes()[lane])?.1,
+            ),
+        };
+        // SAFETY: the probe holds the event.
+        if self
+            .device
+            .note(unsafe { driver.event_done(probe.2.raw) })?
+        {
+            self.settle(lane, probe.1);
+        } else {
+            self.probes.lock().push(probe);
+        }
+        Ok(())
+    }
+}
+
+impl DeviceMemoryResource for AsyncCudaResource {
+    fn allocate(
+        &self,
+        bytes: usize,
+        stream: StreamId,
+        tag: AllocTag,
+    ) -> ResourceResult<DeviceBlock> {
+        let core = &self.core;
+        core.check()?;
+        if bytes == 0 {
+            return Err(zero_bytes());
+        }
+        let (tracker, device) = (core.tracker(), &core.device);
+        let lane = tracker.enter(stream)?;
+        // The hold comes before the second look: a release that missed it is seen by it.
+        lane.hold_block();
+        let allocated = (|| {
+            if lane.stream() != Some(stream) {
+                return Err(super::tracker::unknown_stream(stream));
+            }
+            let raw = lane.raw(device)?;
+            // SAFETY: the stream lives as long as the tracker.
+            let ptr = device.note(unsafe { device.driver().allocate_on(bytes, raw) })?;
+            let registered = tracker
+                .mark(lane)
+                .and_then(|birth| tracker.register(ptr, bytes, lane, birth));
+            registered
+                .map(|generation| (ptr, generation))
+                .inspect_err(|_| {
+                    // SAFETY: nobody has seen the memory yet.
+                    let freed = device.note(unsafe { device.driver().free_on(ptr, raw) });
+                    if let Err(error) = freed {
+                        log::error!("{bytes} bytes leaked at {ptr:#x}: {error}");
+                    }
+                })
+        })();
+        let (ptr, generation) = allocated.inspect_err(|_| lane.drop_blocks(1))?;
+        core.accounts.lock().allocated(bytes);
+        Ok(DeviceBlock {
+            ptr,
+            device_ordinal: core.ordinal,
+            alloc_stream: stream,
+            bytes,
+            align: ALIGNMENT,
+            tag,
+            generation,
+            state: BlockState::Live,
+        })
+    }
+
+    fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
+        let Some(retired) = self.core.retire(&block)? else {
+            return Ok(());
+        };
+        self.core
+            .free(&retired)
+            .inspect_err(|error| self.core.keep_for_reap(&retired, error))
+    }
+
+    fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
+        match self.core.retire(&block) {
+            Err(error) => Err((block, error)),
+            Ok(None) => Ok(()),
+            Ok(Some(retired)) => self.core.free(&retired).map_err(|error| {
+                self.core.tracker().unretire(&retired);
+                (block, error)
+            }),
+        }
+    }
+
+    fn device_ordinal(&self) -> u32 {
+        self.core.ordinal
+    }
+
+    fn bytes_outstanding(&self) -> usize {
+        let accounts = self.core.accounts.lock();
+        accounts.live() + accounts.pending()
+    }
+
+    fn reap_pending(&self) -> ResourceResult<()> {
+        let core = &self.core;
+        core.check()?;
+        let retried = core.retry_unfreed();
+        let pending = core.accounts.lock().lanes_with_pending();
+        for (lane, seen) in pending {
+            core.tracker().synchronize(&core.tracker().lanes()[lane])?;
+            core.settle(lane, seen);
+        }
+        retried
+    }
+
+    fn try_reap(&self) -> ResourceResult<()> {
+        let core = &self.core;
+        core.check()?;
+        let retried = core.retry_unfreed();
+        let pending = core.accounts.lock().lanes_with_pending();
+        for (lane, seen) in pending {
+            core.try_reap_lane(lane, seen)?;
+        }
+        retried
+    }
+
+    fn supports_block_use_tracking(&self) -> bool {
+        true
+    }
+
+    fn prepare_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        self.prepare_uses(&[BlockUse::new(block, access)], stream)
+    }
+
+    fn finish_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        self.finish_uses(&[BlockUse::new(block, access)], stream)
+    }
+
+    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
+        self.finish_block_use(BlockId::from_block(block), stream, Access::Read)
+    }
+
+    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.tracker().prepare(uses, stream, self.core.ordinal)
+    }
+
+    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.tracker().finish(uses, stream, self.core.ordinal)
+    }
+
+    fn direct_tracker(&self) -> Option<&UseTracker> {
+        self.core.mismatch.is_none().then(|| self.core.tracker())
+    }
+}
+
+impl fmt::Debug for AsyncCudaResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AsyncCudaResource")
+            .field("ordinal", &self.core.ordinal)
+            .field("accounts", &*self.core.accounts.lock())
+            .finish_non_exhaustive()
+    }
+}
+
+pub(super) fn zero_bytes() -> ResourceError {
+    "an allocation of zero bytes was asked for; an empty column needs no memory".into()
+}

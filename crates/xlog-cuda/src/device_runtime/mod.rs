@@ -1,0 +1,46 @@
+//! The device runtime: resources, the stream pool, and the facade over them.
+//!
+//! A [`StreamPool`] holds the streams of one device and owns the books of who uses what. A
+//! [`DeviceMemoryResource`] hands out blocks; [`AsyncCudaResource`] in stream order, with their uses
+//! tracked, and [`DirectCudaResource`] plainly. [`XlogDeviceRuntime`] is the one value a program
+//! passes around.
+//!
+//! ```
+//! use std::sync::Arc;
+//! use xlog_cuda::{CudaDevice, device_runtime::*};
+//!
+//! let device = Arc::new(CudaDevice::auto());
+//! let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+//! let resource = AsyncCudaResource::new(Arc::clone(&device), 0, Arc::clone(&pool));
+//! let runtime = XlogDeviceRuntime::with_resource(device, 0, pool, Box::new(resource));
+//!
+//! let block = runtime.allocate(1 << 20, StreamId::DEFAULT, AllocTag("example"))?;
+//! assert!(runtime.bytes_outstanding() >= 1 << 20);
+//! runtime.deallocate(block)?;
+//! runtime.reap_pending()?;
+//! assert_eq!(runtime.bytes_outstanding(), 0);
+//! # Ok::<(), ResourceError>(())
+//! ```
+
+mod accounts;
+mod async_cuda;
+mod direct;
+mod error;
+mod resource;
+mod runtime;
+mod stream_pool;
+pub(crate) mod tracker;
+mod vocabulary;
+
+pub use async_cuda::AsyncCudaResource;
+pub use direct::DirectCudaResource;
+pub use error::{ResourceError, ResourceResult};
+pub use resource::DeviceMemoryResource;
+pub(crate) use runtime::RuntimeCore;
+pub use runtime::XlogDeviceRuntime;
+pub use stream_pool::StreamPool;
+pub use tracker::{TrackerStats, UseTracker};
+pub(crate) use vocabulary::SlotHint;
+pub use vocabulary::{AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, Generation, StreamId};
+pub use xlog_core::Access;
+pub use xlog_driver::DriverError;

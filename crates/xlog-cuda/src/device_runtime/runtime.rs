@@ -1,0 +1,270 @@
+//! The facade: a device, its streams, and the stack of resources over them.
+
+use std::{fmt, sync::Arc};
+
+use xlog_driver::{KernelDefinition, RawStream};
+
+use super::{
+    Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
+    ResourceResult, StreamId, StreamPool, UseTracker, async_cuda::mismatch,
+    tracker::unknown_stream,
+};
+use crate::{CudaDevice, LoadedKernel, memory::StagingPool};
+
+/// One value to share between threads: allocate, launch, reap.
+///
+/// Forwards every method of [`DeviceMemoryResource`] to the stack it was made with. Parts that do
+/// not belong to one device are refused by every call; [`try_with_resource`] refuses at once.
+///
+/// [`try_with_resource`]: Self::try_with_resource
+#[derive(Clone)]
+pub struct XlogDeviceRuntime {
+    core: Arc<RuntimeCore>,
+}
+
+/// What a runtime is made of; a recorder between preflight and commit keeps it alive.
+pub(crate) struct RuntimeCore {
+    // Dropped in this order: staging buffers hold events of the pool's streams.
+    pub(crate) staging: StagingPool,
+    resource: Box<dyn DeviceMemoryResource + Send + Sync>,
+    pub(crate) pool: Arc<StreamPool>,
+    pub(crate) device: Arc<CudaDevice>,
+    pub(crate) ordinal: u32,
+    mismatch: Option<String>,
+}
+
+impl RuntimeCore {
+    pub(crate) fn tracker(&self) -> &UseTracker {
+        self.pool.tracker()
+    }
+
+    pub(crate) fn resource(&self) -> &(dyn DeviceMemoryResource + Send + Sync) {
+        &*self.resource
+    }
+
+    /// The tracker, if the recorder may talk to it without the stack in between.
+    #[inline]
+    pub(crate) fn direct_tracker(&self) -> Option<&UseTracker> {
+        self.resource
+            .direct_tracker()
+            .filter(|direct| std::ptr::eq(*direct, self.tracker()))
+    }
+
+    #[inline]
+    pub(crate) fn check(&self) -> ResourceResult<()> {
+        self.device.check_alive()?;
+        match &self.mismatch {
+            None => Ok(()),
+            Some(what) => Err(ResourceError::Driver(what.clone().into())),
+        }
+    }
+
+    pub(crate) fn raw(&self, stream: StreamId) -> ResourceResult<RawStream> {
+        let lane = self
+            .tracker()
+            .lane(stream)
+            .ok_or_else(|| unknown_stream(stream))?;
+        lane.raw(&self.device)
+    }
+}
+
+impl XlogDeviceRuntime {
+    /// A runtime over `resource`.
+    #[must_use]
+    pub fn with_resource(
+        device: Arc<CudaDevice>,
+        ordinal: u32,
+        pool: Arc<StreamPool>,
+        resource: Box<dyn DeviceMemoryResource + Send + Sync>,
+    ) -> Self {
+        let of_resource = resource.device_ordinal();
+        let other_pool = resource
+            .direct_tracker()
+            .is_some_and(|direct| !std::ptr::eq(direct, &**pool.tracker()));
+        let mismatch = mismatch(&device, ordinal, &pool).or_else(|| {
+            if of_resource != ordinal {
+                return Some(format!(
+                    "the resource serves device {of_resource}, the runtime device {ordinal}"
+                ));
+            }
+            other_pool.then(|| "the resource works on another stream pool; share one".into())
+        });
+        let staging = StagingPool::new(Arc::clone(&device));
+        let core = RuntimeCore {
+            device,
+            ordinal,
+            pool,
+            staging,
+            resource,
+            mismatch,
+        };
+        Self {
+            core: Arc::new(core),
+        }
+    }
+
+    /// The same, refusing parts of different devices at once.
+    pub fn try_with_resource(
+        device: Arc<CudaDevice>,
+        ordinal: u32,
+        pool: Arc<StreamPool>,
+        resource: Box<dyn DeviceMemoryResource + Send + Sync>,
+    ) -> ResourceResult<Self> {
+        let runtime = Self::with_resource(device, ordinal, pool, resource);
+        runtime.core.check()?;
+        Ok(runtime)
+    }
+
+    pub(crate) fn core(&self) -> &Arc<RuntimeCore> {
+        &self.core
+    }
+
+    /// The device everything runs on.
+    #[must_use]
+    pub fn device(&self) -> &Arc<CudaDevice> {
+        &self.core.device
+    }
+
+    /// The streams of the device.
+    #[must_use]
+    pub fn stream_pool(&self) -> &Arc<StreamPool> {
+        &self.core.pool
+    }
+
+    /// The resource stack.
+    #[must_use]
+    pub fn resource(&self) -> &(dyn DeviceMemoryResource + Send + Sync) {
+        self.core.resource()
+    }
+
+    /// Makes a kernel ready to launch.
+    pub fn load_kernel(
+        &self,
+        definition: &'static KernelDefinition,
+    ) -> ResourceResult<LoadedKernel> {
+        self.core.check()?;
+        self.core.device.load_kernel(definition)
+    }
+
+    /// Waits for everything enqueued on `stream`.
+    pub fn synchronize(&self, stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.pool.synchronize(stream)
+    }
+
+    /// Waits for everything recorded on every stream: one wait for each stream that is ahead, and
+    /// one synchronisation.
+    pub fn fence(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.pool.join(StreamId::DEFAULT)?;
+        self.core.pool.synchronize(StreamId::DEFAULT)
+    }
+
+    /// See [`DeviceMemoryResource::allocate`].
+    pub fn allocate(
+        &self,
+        bytes: usize,
+        stream: StreamId,
+        tag: AllocTag,
+    ) -> ResourceResult<DeviceBlock> {
+        self.core.check()?;
+        if !self.core.pool.contains(stream) {
+            return Err(unknown_stream(stream));
+        }
+        self.core.resource.allocate(bytes, stream, tag)
+    }
+
+    /// See [`DeviceMemoryResource::deallocate`].
+    pub fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.deallocate(block)
+    }
+
+    /// See [`DeviceMemoryResource::try_deallocate`].
+    pub fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
+        match self.core.check() {
+            Ok(()) => self.core.resource.try_deallocate(block),
+            Err(error) => Err((block, error)),
+        }
+    }
+
+    /// The device this runtime serves.
+    #[must_use]
+    pub fn device_ordinal(&self) -> u32 {
+        self.core.ordinal
+    }
+
+    /// See [`DeviceMemoryResource::bytes_outstanding`].
+    #[must_use]
+    pub fn bytes_outstanding(&self) -> usize {
+        self.core.resource.bytes_outstanding()
+    }
+
+    /// See [`DeviceMemoryResource::reap_pending`].
+    pub fn reap_pending(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.reap_pending()
+    }
+
+    /// See [`DeviceMemoryResource::try_reap`].
+    pub fn try_reap(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.try_reap()
+    }
+
+    /// See [`DeviceMemoryResource::supports_block_use_tracking`].
+    #[must_use]
+    pub fn supports_block_use_tracking(&self) -> bool {
+        self.core.resource.supports_block_use_tracking()
+    }
+
+    /// See [`DeviceMemoryResource::prepare_block_use`].
+    pub fn prepare_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.prepare_block_use(block, stream, access)
+    }
+
+    /// See [`DeviceMemoryResource::finish_block_use`].
+    pub fn finish_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.finish_block_use(block, stream, access)
+    }
+
+    /// See [`DeviceMemoryResource::record_block_use`].
+    pub fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.record_block_use(block, stream)
+    }
+
+    /// See [`DeviceMemoryResource::prepare_uses`].
+    pub fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.prepare_uses(uses, stream)
+    }
+
+    /// See [`DeviceMemoryResource::finish_uses`].
+    pub fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.resource.finish_uses(uses, stream)
+    }
+}
+
+impl fmt::Debug for XlogDeviceRuntime {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("XlogDeviceRuntime")
+            .field("device", &self.core.device)
+            .field("ordinal", &self.core.ordinal)
+            .field("pool", &self.core.pool)
+            .finish_non_exhaustive()
+    }
+}

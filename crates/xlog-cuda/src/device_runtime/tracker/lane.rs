@@ -1,0 +1,359 @@
+//! One stream, as the tracker sees it: how far it has come, what it follows, its events.
+//!
+//! Two locks. `submit` is held while something is enqueued on the stream *and* the lane's record of
+//! it must agree: an event with its tick, a wait with the clock. It does span those driver calls,
+//! and only threads that enqueue on the same stream ever take it: they would queue up in the
+//! driver otherwise, in an order nobody knows. `trail` is taken for moments by anyone who looks
+//! for an event to wait for, and never over a driver call.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+};
+
+use parking_lot::{Mutex, MutexGuard};
+use xlog_driver::{RawEvent, RawStream};
+
+use super::{
+    point::Point,
+    slot::Follows,
+    trail::{RecordedEvent, Trail},
+};
+use crate::{
+    CudaDevice,
+    device_runtime::{ResourceResult, StreamId},
+    sync::TinyLock,
+};
+
+/// The id of a lane no stream has.
+const VACANT: u32 = u32::MAX;
+
+/// Events a trail collects before the lane asks the device how far it has come.
+const PROBE_AT: usize = 512;
+
+/// One stream of the pool.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    index: usize,
+    id: AtomicU32,
+    /// A stream another library owns, while the lane stands for it; 0 for none.
+    foreign: AtomicU64,
+    /// The lane's own stream, kept from one owner to the next; 0 until it is first needed.
+    own: AtomicU64,
+    /// The raw handle was handed out: somebody may capture the stream.
+    exposed: AtomicBool,
+    /// The last tick recorded.
+    tick: AtomicU64,
+    /// Ticks up to this one are known to be done.
+    completed: AtomicU64,
+    /// What the stream's tail follows of every lane; written under `submit`, after the wait.
+    clock: Box<[AtomicU64]>,
+    submit: Mutex<Submit>,
+    trail: TinyLock<Trail>,
+    /// Live blocks born here plus frees waiting here: reasons to keep the stream.
+    blocks: AtomicUsize,
+    records: AtomicU64,
+    waits: AtomicU64,
+}
+
+/// What only those who enqueue on the stream touch.
+#[derive(Debug, Default)]
+pub(crate) struct Submit {
+    idle_events: Vec<Arc<RecordedEvent>>,
+    /// Done, but somebody still holds them.
+    held_events: Vec<Arc<RecordedEvent>>,
+    next_probe: usize,
+}
+
+impl Lane {
+    pub(crate) fn new(index: usize, lanes: usize) -> Self {
+        Self {
+            index,
+            id: AtomicU32::new(VACANT),
+            foreign: AtomicU64::new(0),
+            own: AtomicU64::new(0),
+            exposed: AtomicBool::new(false),
+            tick: AtomicU64::new(0),
+            completed: AtomicU64::new(0),
+            clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            submit: Mutex::new(Submit {
+                next_probe: PROBE_AT,
+                ..Submit::default()
+            }),
+            trail: TinyLock::new(Trail::new(lanes)),
+            blocks: AtomicUsize::new(0),
+            records: AtomicU64::new(0),
+            waits: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn index(&self) -> usize {
+        self.index
+    }
+
+    /// The stream's id, if the lane has a stream.
+    #[inline]
+    pub(crate) fn stream(&self) -> Option<StreamId> {
+        match self.id.load(Ordering::Acquire) {
+            VACANT => None,
+            id => Some(StreamId(id)),
+        }
+    }
+
+    pub(crate) fn occupy(&self, stream: StreamId, adopted: Option<RawStream>) {
+        self.foreign
+            .store(adopted.map_or(0, |raw| raw.0), Ordering::Release);
+        self.exposed.store(adopted.is_some(), Ordering::Relaxed);
+        self.id.store(stream.0, Ordering::Release);
+    }
+
+    /// Takes the id away, so that nobody enters any more.
+    pub(crate) fn close(&self) {
+        self.id.store(VACANT, Ordering::SeqCst);
+    }
+
+    /// Gives the id back: the lane could not be vacated.
+    pub(crate) fn reopen(&self, stream: StreamId) {
+        self.id.store(stream.0, Ordering::Release);
+    }
+
+    /// Lets another library's stream go. A stream of our own stays for the lane's next owner, so
+    /// that a raw handle somebody kept never dangles.
+    pub(crate) fn let_go(&self) {
+        self.foreign.store(0, Ordering::Release);
+    }
+
+    /// The raw stream, created when it is first needed.
+    #[inline]
+    pub(crate) fn raw(&self, device: &CudaDevice) -> ResourceResult<RawStream> {
+        match self.created_raw() {
+            Some(raw) => Ok(raw),
+            None => self.create_raw(device),
+        }
+    }
+
+    #[cold]
+    fn create_raw(&self, device: &CudaDevice) -> ResourceResult<RawStream> {
+        let _submit = self.submit.lock();
+        if let Some(raw) = self.created_raw() {
+            return Ok(raw);
+        }
+        let raw = device.note(device.driver().create_stream())?;
+        self.own.store(raw.0, Ordering::Release);
+        Ok(raw)
+    }
+
+    #[inline]
+    pub(crate) fn created_raw(&self) -> Option<RawStream> {
+        match self.foreign.load(Ordering::Acquire) {
+            0 => Some(self.own.load(Ordering::Acquire))
+                .filter(|own| *own != 0)
+                .map(RawStream),
+            foreign => Some(RawStream(foreign)),
+        }
+    }
+
+    pub(crate) fn expose(&self) {
+        self.exposed.store(true, Ordering::Relaxed);
+    }
+
+    #[inline]
+    pub(crate) fn is_exposed(&self) -> bool {
+        self.exposed.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn hold_block(&self) {
+        self.blocks.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn drop_blocks(&self, count: usize) {
+        self.blocks.fetch_sub(count, Ordering::Relaxed);
+    }
+
+    pub(crate) fn blocks(&self) -> usize {
+        self.blocks.load(Ordering::SeqCst)
+    }
+
+    pub(crate) fn tick(&self) -> u64 {
+        self.tick.load(Ordering::Acquire)
+    }
+
+    /// The point that the next record, whenever it comes, will stand for.
+    #[inline]
+    pub(crate) fn open_point(&self) -> Point {
+        Point::new(self.index, self.tick() + 1)
+    }
+
+    pub(crate) fn submit(&self) -> MutexGuard<'_, Submit> {
+        self.submit.lock()
+    }
+
+    pub(crate) fn trail(&self) -> &TinyLock<Trail> {
+        &self.trail
+    }
+
+    pub(crate) fn counters(&self) -> (u64, u64) {
+        (
+            self.records.load(Ordering::Relaxed),
+            self.waits.load(Ordering::Relaxed),
+        )
+    }
+
+    /// Records an event at the stream's tail: the next tick.
+    pub(crate) fn record(&self, device: &CudaDevice) -> ResourceResult<Point> {
+        let raw = self.raw(device)?;
+        let mut submit = self.submit.lock();
+        let event = submit.idle_event(device)?;
+        // SAFETY: `raw` and `event` are this device's; streams are destroyed with the tracker,
+        // events when nobody holds them.
+        let recorded = device.note(unsafe { device.driver().record_event(event.raw, raw) });
+        if let Err(error) = recorded {
+            submit.idle_events.push(event);
+            return Err(error);
+        }
+        bump(&self.records);
+        let tick = self.tick.load(Ordering::Relaxed) + 1;
+        let length = {
+            let mut trail = self.trail.lock();
+            trail.push(tick, event);
+            trail.len()
+        };
+        self.tick.store(tick, Ordering::Release);
+        if length >= submit.next_probe {
+            self.probe(device, &mut submit);
+        }
+        Ok(Point::new(self.index, tick))
+    }
+
+    /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
+    /// that point followed. The wait has been queued, and `submit` is held.
+    pub(crate) fn join(&self, _submit: &mut Submit, source: usize, tick: u64, clock: &[u64]) {
+        let join = |lane: usize, tick: u64| {
+            if self.clock[lane].load(Ordering::Relaxed) < tick {
+                self.clock[lane].store(tick, Ordering::Release);
+            }
+        };
+        for (lane, &tick) in clock.iter().enumerate() {
+            join(lane, tick);
+        }
+        join(source, tick);
+        bump(&self.waits);
+        let row = self.clock.iter().map(|tick| tick.load(Ordering::Relaxed));
+        self.trail.lock().push_clock(row);
+    }
+
+    /// Notes that everything up to `tick` is done.
+    pub(crate) fn complete(&self, tick: u64, submit: &mut Submit) {
+        self.completed.fetch_max(tick, Ordering::AcqRel);
+        let mut recycled = std::mem::take(&mut submit.held_events);
+        self.trail.lock().prune(tick, &mut recycled);
+        for event in recycled {
+            // Out of the trail, nobody can take a new hold; those who have one let go soon.
+            if Arc::strong_count(&event) == 1 {
+                submit.idle_events.push(event);
+            } else {
+                submit.held_events.push(event);
+            }
+        }
+    }
+
+    /// Asks how far the stream has come. One answer covers every event before it, so the newest
+    /// that is likely to be done is asked first.
+    #[cold]
+    fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
+        let length = self.trail.lock().len();
+        for back in [length / 8, length / 2, length - 1] {
+            let Some(found) = self.trail.lock().nth_newest(back) else {
+                break;
+            };
+            // SAFETY: the event is held by `found`.
+            match device.note(unsafe { device.driver().event_done(found.event.raw) }) {
+                Ok(true) => {
+                    let tick = found.tick;
+                    drop(found);
+                    self.complete(tick, submit);
+                    break;
+                }
+                Ok(false) => {}
+                Err(_) => break,
+            }
+        }
+        submit.next_probe = self.trail.lock().len() + PROBE_AT;
+    }
+
+    /// Events in the trail and events at rest.
+    pub(crate) fn events(&self) -> (usize, usize) {
+        let submit = self.submit.lock();
+        let in_flight = self.trail.lock().len() + submit.held_events.len();
+        (in_flight, submit.idle_events.len())
+    }
+
+    /// Destroys the events at rest.
+    pub(crate) fn trim(&self, device: &CudaDevice) -> ResourceResult<()> {
+        let idle = std::mem::take(&mut self.submit.lock().idle_events);
+        destroy(device, idle)
+    }
+
+    /// Destroys everything; nobody uses the lane any more.
+    pub(crate) fn destroy(&mut self, device: &CudaDevice) -> ResourceResult<()> {
+        let submit = self.submit.get_mut();
+        let mut events = std::mem::take(&mut submit.idle_events);
+        events.append(&mut submit.held_events);
+        self.trail.get_mut().prune(u64::MAX, &mut events);
+        let events = destroy(device, events);
+        let raw = match *self.own.get_mut() {
+            0 => return events,
+            own => RawStream(own),
+        };
+        // SAFETY: created by this device, and the lane is going away.
+        let stream = device.note(unsafe { device.driver().destroy_stream(raw) });
+        events.and(stream)
+    }
+}
+
+fn destroy(device: &CudaDevice, events: Vec<Arc<RecordedEvent>>) -> ResourceResult<()> {
+    let mut answer = Ok(());
+    for event in events {
+        // Somebody who still holds an event keeps it: a leak is better than a dangling handle.
+        if let Some(event) = Arc::into_inner(event) {
+            // SAFETY: created by this device, and this was the last hold.
+            answer = answer.and(device.note(unsafe { device.driver().destroy_event(event.raw) }));
+        }
+    }
+    answer
+}
+
+/// Adds one to a counter that only one thread writes at a time.
+fn bump(counter: &AtomicU64) {
+    counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+}
+
+impl Submit {
+    fn idle_event(&mut self, device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
+        if let Some(event) = self.idle_events.pop() {
+            return Ok(event);
+        }
+        let raw: RawEvent = device.note(device.driver().create_event())?;
+        Ok(Arc::new(RecordedEvent { raw }))
+    }
+}
+
+/// A lane asked about points of every lane.
+#[derive(Clone, Copy)]
+pub(crate) struct LaneView<'t> {
+    pub(crate) lane: &'t Lane,
+    pub(crate) lanes: &'t [Lane],
+}
+
+impl Follows for LaneView<'_> {
+    #[inline]
+    fn follows(&self, point: Point) -> bool {
+        point.lane() == self.lane.index
+            || self.lane.clock[point.lane()].load(Ordering::Acquire) >= point.tick()
+    }
+
+    #[inline]
+    fn is_done(&self, point: Point) -> bool {
+        self.lanes[point.lane()].completed.load(Ordering::Acquire) >= point.tick()
+    }
+}

@@ -1,0 +1,448 @@
+//! The one owner of dependency state: which work on which stream every block still follows.
+//!
+//! A tracker belongs to a stream pool, and so to a device. Each stream is a *lane* that counts its
+//! launches in *ticks*; a *point* is a tick of a lane. A block remembers the point that last wrote
+//! it and, for each lane, the point that last read it since: as many words as there are streams,
+//! however many launches there were. A launch on a stream waits for those of its blocks' points
+//! that its lane does not already follow, and then stands for all its blocks with one event.
+//!
+//! Validation: every call checks the device's health, the stream, and each block's address and
+//! generation before it changes anything. Ordering: a wait stands in a stream before the tracker
+//! says that the stream follows it, and a use is visible to others only with its event recorded.
+//!
+//! Locks, in the order in which they may be taken: the pool's membership, a lane's submit lock, a
+//! block's slot, a lane's trail. `ClaimWaiters` comes before slots. Only the submit lock is held
+//! over driver calls (see [`lane`]).
+
+mod claims;
+mod lane;
+mod point;
+mod slot;
+mod table;
+mod trail;
+mod uses;
+mod waits;
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use xlog_driver::RawStream;
+
+use self::{
+    claims::ClaimWaiters,
+    point::Frontier,
+    slot::{Slot, SlotState},
+    table::SlotTable,
+};
+pub(crate) use self::{
+    claims::Holder,
+    lane::{Lane, LaneView},
+    point::{MAX_LANES, Point},
+    slot::{Follows, OnRelease},
+    trail::RecordedEvent,
+    uses::{OnConflict, foreign_device},
+};
+use super::{
+    BlockId, DeviceBlock, Generation, ResourceError, ResourceResult, StreamId, vocabulary::SlotHint,
+};
+use crate::CudaDevice;
+
+/// Dependency state of one stream pool; shared by every resource over it.
+#[derive(Debug)]
+pub struct UseTracker {
+    device: Arc<CudaDevice>,
+    lanes: Box<[Lane]>,
+    /// Whether the pool has more than one stream: only then do launches record events.
+    several: AtomicBool,
+    slots: SlotTable,
+    claim_waiters: ClaimWaiters,
+    dropped_recorders: AtomicU64,
+    leaked_blocks: AtomicU64,
+}
+
+/// A block out of use, on its way back to the driver.
+#[derive(Debug)]
+pub(crate) struct Retired {
+    number: u32,
+    pub(crate) ptr: u64,
+    pub(crate) bytes: usize,
+    pub(crate) home: usize,
+    /// A use of it could be neither recorded nor waited for.
+    pub(crate) unprotected: bool,
+    outstanding: Frontier,
+}
+
+impl Retired {
+    fn new(number: u32, ptr: u64, state: &SlotState) -> Self {
+        Self {
+            number,
+            ptr,
+            bytes: state.bytes(),
+            home: state.home(),
+            unprotected: state.is_unprotected(),
+            outstanding: state.outstanding(),
+        }
+    }
+}
+
+/// What a tracker holds and has done: for tests, benchmarks and reports.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TrackerStats {
+    /// Blocks with an identity.
+    pub blocks: usize,
+    /// Streams in the pool, the default one included.
+    pub streams: usize,
+    /// Events that stand for work that may still be running.
+    pub events_in_flight: usize,
+    /// Events kept for the next launch.
+    pub events_idle: usize,
+    /// Events recorded since the tracker was made.
+    pub records: u64,
+    /// Waits queued since the tracker was made.
+    pub waits: u64,
+    /// Recorders dropped without a commit.
+    pub dropped_recorders: u64,
+    /// Blocks whose last use could be neither recorded nor waited for; never reused.
+    pub leaked_blocks: u64,
+}
+
+impl UseTracker {
+    pub(crate) fn new(device: Arc<CudaDevice>, lanes: usize) -> Self {
+        Self {
+            device,
+            lanes: (0..lanes).map(|index| Lane::new(index, lanes)).collect(),
+            several: AtomicBool::new(false),
+            slots: SlotTable::new(),
+            claim_waiters: ClaimWaiters::default(),
+            dropped_recorders: AtomicU64::new(0),
+            leaked_blocks: AtomicU64::new(0),
+        }
+    }
+
+    pub(crate) fn device(&self) -> &CudaDevice {
+        &self.device
+    }
+
+    pub(crate) fn shared_device(&self) -> &Arc<CudaDevice> {
+        &self.device
+    }
+
+    pub(crate) fn lanes(&self) -> &[Lane] {
+        &self.lanes
+    }
+
+    /// The lane of `stream`, on a device that is alive and a stream nobody is capturing.
+    #[inline]
+    pub(crate) fn enter(&self, stream: StreamId) -> ResourceResult<&Lane> {
+        self.device.check_alive()?;
+        let lane = self.lane(stream).ok_or_else(|| unknown_stream(stream))?;
+        if lane.is_exposed() {
+            self.refuse_capture(lane, stream)?;
+        }
+        Ok(lane)
+    }
+
+    #[cold]
+    fn refuse_capture(&self, lane: &Lane, stream: StreamId) -> ResourceResult<()> {
+        let raw = lane.raw(&self.device)?;
+        // SAFETY: the stream lives as long as its lane has it.
+        if self
+            .device
+            .note(unsafe { self.device.driver().is_capturing(raw) })?
+        {
+            return Err(ResourceError::StreamMisuse(format!(
+                "stream {} is being captured into a graph, which the runtime cannot track yet; \
+                 end the capture first, or use another stream",
+                stream.0
+            )));
+        }
+        Ok(())
+    }
+
+    /// The lane of `stream`, if the pool has that stream.
+    #[inline]
+    pub(crate) fn lane(&self, stream: StreamId) -> Option<&Lane> {
+        // Ids are handed out so that an id's remainder is its lane.
+        let lane = &self.lanes[stream.0 as usize % self.lanes.len()];
+        (lane.stream() == Some(stream)).then_some(lane)
+    }
+
+    pub(crate) fn view<'t>(&'t self, lane: &'t Lane) -> LaneView<'t> {
+        LaneView {
+            lane,
+            lanes: &self.lanes,
+        }
+    }
+
+    /// From now on launches record events; work enqueued before, on streams that recorded none,
+    /// gets one now, the earliest there can be.
+    pub(crate) fn begin_several(&self) -> ResourceResult<()> {
+        if self.several.swap(true, Ordering::SeqCst) {
+            return Ok(());
+        }
+        for lane in &self.lanes {
+            if lane.created_raw().is_some() && lane.stream().is_some() {
+                lane.record(&self.device)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Only one stream is left.
+    pub(crate) fn end_several(&self) {
+        self.several.store(false, Ordering::SeqCst);
+    }
+
+    /// A point that stands for everything enqueued on `lane` so far.
+    ///
+    /// With one stream in the pool nothing is recorded: the point stays open, and closes with the
+    /// event that `begin_several` records. The tick is read before the mode: if the mode still
+    /// says "one stream", that event is yet to come, and covers what is enqueued by now.
+    #[inline]
+    pub(crate) fn mark(&self, lane: &Lane) -> ResourceResult<Point> {
+        let open = lane.open_point();
+        if !self.several.load(Ordering::SeqCst) {
+            return Ok(open);
+        }
+        lane.record(&self.device)
+    }
+
+    /// The same, with an event in any case, and a hold on it: for who wants to know when it is
+    /// done rather than what follows it.
+    pub(crate) fn mark_with_event(
+        &self,
+        lane: &Lane,
+    ) -> ResourceResult<(Point, Arc<RecordedEvent>)> {
+        let point = lane.record(&self.device)?;
+        let found = lane.trail().lock().find(point.tick(), &mut []);
+        match found {
+            Some(found) => Ok((point, found.event)),
+            None => Err("an event that was just recorded is not in its trail".into()),
+        }
+    }
+
+    /// Gives a block an identity, born on `home` at `birth`.
+    pub(crate) fn register(
+        &self,
+        ptr: u64,
+        bytes: usize,
+        home: &Lane,
+        birth: Point,
+    ) -> ResourceResult<Generation> {
+        let (number, slot) = self
+            .slots
+            .take()
+            .ok_or("no room for another block's identity")?;
+        let generation = Generation::next();
+        slot.0
+            .lock()
+            .occupy(generation, ptr, bytes, home.index(), birth);
+        self.slots.insert(ptr, number);
+        Ok(generation)
+    }
+
+    /// Where the block's state is kept, for a [`BlockUse`](super::BlockUse) to carry along.
+    pub(crate) fn locate(&self, block: &DeviceBlock) -> SlotHint {
+        self.find(BlockId::from_block(block), SlotHint::NONE)
+            .map_or(SlotHint::NONE, |(number, _)| SlotHint(number))
+    }
+
+    /// Whether the block is one of this tracker's.
+    pub(crate) fn knows(&self, block: BlockId) -> bool {
+        self.find(block, SlotHint::NONE).is_some()
+    }
+
+    /// The slot of a live block; `None` if the handle is stale or nobody's.
+    #[inline]
+    fn find(&self, block: BlockId, hint: SlotHint) -> Option<(u32, &Slot)> {
+        if let Some(slot) = self.slots.get(hint.0) {
+            // The generation is checked again, under the lock, by whoever uses the slot.
+            return Some((hint.0, slot));
+        }
+        let number = self.slots.at(block.ptr)?;
+        let slot = self.slots.get(number)?;
+        slot.0
+            .lock()
+            .is(block.ptr, block.generation)
+            .then_some((number, slot))
+    }
+
+    /// Takes a block out of use before its memory is freed. `None` if launches hold claims on it:
+    /// then `deferred` runs when the last of them lets go.
+    pub(crate) fn retire(
+        &self,
+        block: BlockId,
+        deferred: impl FnOnce() -> OnRelease,
+    ) -> ResourceResult<Option<Retired>> {
+        let stale = ResourceError::UseAfterFree {
+            generation: block.generation,
+        };
+        let Some((number, slot)) = self.find(block, SlotHint::NONE) else {
+            return Err(stale);
+        };
+        let mut state = slot.0.lock();
+        if !state.is(block.ptr, block.generation) {
+            return Err(stale);
+        }
+        let at_once = state.retire(deferred);
+        Ok(at_once.then(|| Retired::new(number, block.ptr, &state)))
+    }
+
+    /// A block retired earlier, whose free is to be tried now.
+    pub(crate) fn retired(&self, ptr: u64) -> Option<Retired> {
+        let number = self.slots.at(ptr)?;
+        let state = self.slots.get(number)?.0.lock();
+        Some(Retired::new(number, ptr, &state))
+    }
+
+    /// A retired block lives on: its free failed, and its owner has it back.
+    pub(crate) fn unretire(&self, retired: &Retired) {
+        if let Some(slot) = self.slots.get(retired.number) {
+            slot.0.lock().unretire();
+        }
+    }
+
+    /// Takes a retired block's address out of the books. Comes before the driver has the memory
+    /// back, since it may give the address to another block at once.
+    pub(crate) fn detach(&self, retired: &Retired) {
+        self.slots.remove(retired.ptr, retired.number);
+    }
+
+    /// Undoes [`detach`](Self::detach): the driver did not take the memory.
+    pub(crate) fn attach(&self, retired: &Retired) {
+        self.slots.insert(retired.ptr, retired.number);
+    }
+
+    /// Ends a detached block's identity.
+    pub(crate) fn unregister(&self, retired: &Retired) {
+        if let Some(slot) = self.slots.get(retired.number) {
+            slot.0.lock().vacate();
+            self.slots.give_back(retired.number);
+        }
+    }
+
+    /// A lane on which memory can be freed behind a block's uses: one that follows them already,
+    /// if there is one, else the block's own with the waits queued.
+    pub(crate) fn follow_all(&self, retired: &Retired) -> ResourceResult<&Lane> {
+        let points = &retired.outstanding;
+        let follows_all = |lane: &Lane| {
+            let view = self.view(lane);
+            points
+                .points()
+                .iter()
+                .all(|point| view.follows(*point) || view.is_done(*point))
+        };
+        let home = &self.lanes[retired.home];
+        if follows_all(home) {
+            return Ok(home);
+        }
+        let users = points
+            .points()
+            .iter()
+            .map(|point| &self.lanes[point.lane()]);
+        for lane in users.filter(|lane| lane.stream().is_some()) {
+            if follows_all(lane) {
+                return Ok(lane);
+            }
+        }
+        self.queue_waits(home, points)?;
+        Ok(home)
+    }
+
+    /// Outstanding dependencies of the live block at `ptr`.
+    pub(crate) fn dependency_count(&self, ptr: u64) -> Option<usize> {
+        let slot = self.slots.get(self.slots.at(ptr)?)?;
+        let state = slot.0.lock();
+        state.lives_at(ptr).then(|| state.dependency_count())
+    }
+
+    /// Makes `lane` follow everything enqueued on every stream so far.
+    pub(crate) fn join_all(&self, lane: &Lane) -> ResourceResult<()> {
+        let mut tails = Frontier::default();
+        for other in self.lanes.iter().filter(|other| other.tick() > 0) {
+            tails.add(Point::new(other.index(), other.tick()));
+        }
+        self.queue_waits(lane, &tails)
+    }
+
+    /// Waits for everything enqueued on `lane` so far, and lets its events rest.
+    pub(crate) fn synchronize(&self, lane: &Lane) -> ResourceResult<()> {
+        let Some(raw) = lane.created_raw() else {
+            return Ok(());
+        };
+        let tick = lane.tick();
+        self.synchronize_raw(raw)?;
+        lane.complete(tick, &mut lane.submit());
+        Ok(())
+    }
+
+    pub(crate) fn synchronize_raw(&self, raw: RawStream) -> ResourceResult<()> {
+        // SAFETY: streams live as long as the tracker.
+        self.device
+            .note(unsafe { self.device.driver().synchronize_stream(raw) })
+    }
+
+    /// Whether a launch on `stream` is between its preflight and its commit.
+    pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
+        self.slots
+            .all()
+            .any(|slot| slot.0.lock().is_claimed_on(stream))
+    }
+
+    pub(crate) fn count_dropped_recorder(&self) {
+        self.dropped_recorders.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn count_leaked_block(&self) {
+        self.leaked_blocks.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// What the tracker holds and has done.
+    #[must_use]
+    pub fn stats(&self) -> TrackerStats {
+        let mut stats = TrackerStats {
+            blocks: self.slots.blocks(),
+            dropped_recorders: self.dropped_recorders.load(Ordering::Relaxed),
+            leaked_blocks: self.leaked_blocks.load(Ordering::Relaxed),
+            ..TrackerStats::default()
+        };
+        for lane in &self.lanes {
+            let (in_flight, idle) = lane.events();
+            let (records, waits) = lane.counters();
+            stats.streams += usize::from(lane.stream().is_some());
+            stats.events_in_flight += in_flight;
+            stats.events_idle += idle;
+            stats.records += records;
+            stats.waits += waits;
+        }
+        stats
+    }
+
+    /// Destroys the events kept for the next launch.
+    pub(crate) fn trim(&self) -> ResourceResult<()> {
+        self.lanes
+            .iter()
+            .try_for_each(|lane| lane.trim(&self.device))
+    }
+}
+
+impl Drop for UseTracker {
+    fn drop(&mut self) {
+        for lane in &mut self.lanes {
+            if let Err(error) = lane.destroy(&self.device) {
+                log::warn!("closing a stream pool: {error}");
+            }
+        }
+    }
+}
+
+pub(crate) fn unknown_stream(stream: StreamId) -> ResourceError {
+    ResourceError::StreamMisuse(format!(
+        "stream {} is not in this pool; acquire one with StreamPool::acquire, or use \
+         StreamId::DEFAULT",
+        stream.0
+    ))
+}

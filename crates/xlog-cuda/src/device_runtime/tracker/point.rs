@@ -1,0 +1,73 @@
+//! A point in a stream's history.
+
+use smallvec::SmallVec;
+
+/// Everything a lane had enqueued up to a tick. One word: the lane above, the tick below.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Point(u64);
+
+/// Ticks take the low 56 bits: a launch every nanosecond fills them in two years.
+const TICK_BITS: u32 = 56;
+
+/// The most lanes a tracker can have.
+pub(crate) const MAX_LANES: usize = 255;
+
+impl Point {
+    pub(crate) fn new(lane: usize, tick: u64) -> Self {
+        debug_assert!(lane < MAX_LANES && tick < 1 << TICK_BITS);
+        Self((lane as u64) << TICK_BITS | tick)
+    }
+
+    #[inline]
+    pub(crate) fn lane(self) -> usize {
+        (self.0 >> TICK_BITS) as usize
+    }
+
+    #[inline]
+    pub(crate) fn tick(self) -> u64 {
+        self.0 & ((1 << TICK_BITS) - 1)
+    }
+}
+
+/// The latest point of each lane that something must follow: one entry a lane.
+#[derive(Default, Debug)]
+pub(crate) struct Frontier(SmallVec<[Point; 8]>);
+
+impl Frontier {
+    /// Adds a point; of two on one lane the later stays, since it follows the earlier.
+    pub(crate) fn add(&mut self, point: Point) {
+        match self.0.iter_mut().find(|other| other.lane() == point.lane()) {
+            Some(other) if other.tick() < point.tick() => *other = point,
+            Some(_) => {}
+            None => self.0.push(point),
+        }
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub(crate) fn points(&self) -> &[Point] {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frontier_keeps_the_latest_point_of_each_lane() {
+        let mut frontier = Frontier::default();
+        assert!(frontier.is_empty());
+        for (lane, tick) in [(2, 5), (0, 9), (2, 7), (2, 6), (254, 1)] {
+            frontier.add(Point::new(lane, tick));
+        }
+        let points: Vec<_> = frontier
+            .points()
+            .iter()
+            .map(|p| (p.lane(), p.tick()))
+            .collect();
+        assert_eq!(points, [(2, 7), (0, 9), (254, 1)]);
+    }
+}

@@ -1,0 +1,172 @@
+//! The recorded events of one lane, oldest first, and what the lane had followed at each.
+
+use std::{collections::VecDeque, sync::Arc};
+
+use xlog_driver::RawEvent;
+
+/// An event that stands for a point of a stream. It is only ever made by recording: an event that
+/// stands for nothing has no value of this type.
+#[derive(Debug)]
+pub(crate) struct RecordedEvent {
+    pub(crate) raw: RawEvent,
+}
+
+#[derive(Debug)]
+struct Entry {
+    tick: u64,
+    event: Arc<RecordedEvent>,
+    clock: u64,
+}
+
+/// What waiting for an entry of a trail needs.
+#[derive(Debug)]
+pub(crate) struct Found {
+    /// The tick the event stands for: the one asked for, or the first recorded after it.
+    pub(crate) tick: u64,
+    pub(crate) event: Arc<RecordedEvent>,
+}
+
+/// Events in tick order. Clocks change less often than events are recorded, so they are kept
+/// beside them, one row a change, and an event names its row.
+#[derive(Debug)]
+pub(crate) struct Trail {
+    entries: VecDeque<Entry>,
+    clocks: VecDeque<u64>,
+    first_clock: u64,
+    lanes: usize,
+}
+
+impl Trail {
+    pub(crate) fn new(lanes: usize) -> Self {
+        Self {
+            entries: VecDeque::new(),
+            clocks: std::iter::repeat_n(0, lanes).collect(),
+            first_clock: 0,
+            lanes,
+        }
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.entries.len()
+    }
+
+    /// Appends an event with the clock as it is now.
+    pub(crate) fn push(&mut self, tick: u64, event: Arc<RecordedEvent>) {
+        let clock = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
+        self.entries.push_back(Entry { tick, event, clock });
+    }
+
+    /// From here on, events are recorded after this much of the other lanes.
+    pub(crate) fn push_clock(&mut self, clock: impl Iterator<Item = u64>) {
+        let current = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
+        if self
+            .entries
+            .back()
+            .is_none_or(|entry| entry.clock < current)
+        {
+            // No event names the newest row: the new one takes its place.
+            self.clocks.truncate(self.clocks.len() - self.lanes);
+        }
+        self.clocks.extend(clock.take(self.lanes));
+        debug_assert!(self.clocks.len().is_multiple_of(self.lanes));
+    }
+
+    /// The first event at or after `tick`, with the clock it was recorded under.
+    pub(crate) fn find(&self, tick: u64, clock: &mut [u64]) -> Option<Found> {
+        let index = self.entries.partition_point(|entry| entry.tick < tick);
+        let entry = self.entries.get(index)?;
+        let row = (entry.clock - self.first_clock) as usize * self.lanes;
+        for (to, from) in clock
+            .iter_mut()
+            .zip(self.clocks.range(row..row + self.lanes))
+        {
+            *to = *from;
+        }
+        Some(Found {
+            tick: entry.tick,
+            event: Arc::clone(&entry.event),
+        })
+    }
+
+    /// The event `back` entries before the newest.
+    pub(crate) fn nth_newest(&self, back: usize) -> Option<Found> {
+        let index = self.entries.len().checked_sub(back + 1)?;
+        let entry = &self.entries[index];
+        Some(Found {
+            tick: entry.tick,
+            event: Arc::clone(&entry.event),
+        })
+    }
+
+    /// Drops every entry up to `tick`, all of them done, into `recycled`.
+    pub(crate) fn prune(&mut self, tick: u64, recycled: &mut Vec<Arc<RecordedEvent>>) {
+        let done = self.entries.partition_point(|entry| entry.tick <= tick);
+        recycled.extend(self.entries.drain(..done).map(|entry| entry.event));
+        let newest = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
+        let oldest = self.entries.front().map_or(newest, |entry| entry.clock);
+        self.clocks
+            .drain(..(oldest - self.first_clock) as usize * self.lanes);
+        self.first_clock = oldest;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(number: u64) -> Arc<RecordedEvent> {
+        Arc::new(RecordedEvent {
+            raw: RawEvent(number),
+        })
+    }
+
+    fn look(trail: &Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {
+        let mut clock = vec![99; 3];
+        let found = trail.find(tick, &mut clock)?;
+        Some((found.tick, found.event.raw.0, clock))
+    }
+
+    #[test]
+    fn an_event_keeps_the_clock_of_its_record() {
+        let mut trail = Trail::new(3);
+        trail.push(1, event(10));
+        trail.push_clock([0, 5, 0].into_iter());
+        trail.push_clock([0, 6, 0].into_iter());
+        trail.push(2, event(20));
+        trail.push(4, event(40));
+        trail.push_clock([0, 6, 8].into_iter());
+        assert_eq!(look(&trail, 1), Some((1, 10, vec![0, 0, 0])));
+        assert_eq!(look(&trail, 2), Some((2, 20, vec![0, 6, 0])));
+        assert_eq!(
+            look(&trail, 3),
+            Some((4, 40, vec![0, 6, 0])),
+            "the first one after it"
+        );
+        assert_eq!(look(&trail, 5), None);
+        trail.push(5, event(50));
+        assert_eq!(look(&trail, 5), Some((5, 50, vec![0, 6, 8])));
+    }
+
+    #[test]
+    fn pruning_keeps_what_is_left_findable() {
+        let mut trail = Trail::new(3);
+        for tick in 1..=100 {
+            trail.push(tick, event(tick));
+            trail.push_clock([tick, 0, 0].into_iter());
+        }
+        let mut recycled = Vec::new();
+        trail.prune(60, &mut recycled);
+        assert_eq!(recycled.len(), 60);
+        assert_eq!(look(&trail, 1), Some((61, 61, vec![60, 0, 0])));
+        assert_eq!(look(&trail, 90), Some((90, 90, vec![89, 0, 0])));
+        trail.prune(100, &mut recycled);
+        assert_eq!(
+            (trail.len(), trail.clocks.len()),
+            (0, 3),
+            "one clock stays: the current one"
+        );
+        trail.push_clock([100, 7, 0].into_iter());
+        trail.push(101, event(101));
+        assert_eq!(look(&trail, 101), Some((101, 101, vec![100, 7, 0])));
+    }
+}

@@ -1,0 +1,146 @@
+//! Which waits a stream needs, and queueing exactly those.
+
+use std::sync::Arc;
+
+use smallvec::SmallVec;
+
+use super::{
+    UseTracker,
+    lane::{Lane, LaneView},
+    point::{Frontier, Point},
+    slot::Follows,
+    trail::RecordedEvent,
+};
+use crate::device_runtime::ResourceResult;
+
+/// Room for the clock of a default pool without a heap allocation.
+type Clock = SmallVec<[u64; 40]>;
+
+/// A wait that may be needed: the event, and what following it brings along.
+struct Candidate {
+    point: Point,
+    tick: u64,
+    event: Arc<RecordedEvent>,
+    clock: Clock,
+}
+
+impl UseTracker {
+    /// Makes the tail of `lane` follow every point of `needed`, with as few waits as do that.
+    ///
+    /// The lane's submit lock is held throughout, so that two threads on one stream do not queue
+    /// the same wait twice, and the clock says "followed" only once the wait stands in the stream.
+    pub(super) fn queue_waits(&self, lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
+        let device = self.device();
+        let raw = lane.raw(device)?;
+        let view = LaneView {
+            lane,
+            lanes: self.lanes(),
+        };
+        let mut submit = lane.submit();
+        let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
+        for &point in needed.points() {
+            // Another thread may have queued the wait since the point was found.
+            if view.follows(point) || view.is_done(point) {
+                continue;
+            }
+            match self.find_event(point) {
+                Some(candidate) => candidates.push(candidate),
+                None => self.settle(point)?,
+            }
+        }
+        drop_implied(&mut candidates);
+        for candidate in &candidates {
+            // SAFETY: the event is held by the candidate, the stream by the tracker.
+            device.note(unsafe { device.driver().wait_event(raw, candidate.event.raw) })?;
+            lane.join(
+                &mut submit,
+                candidate.point.lane(),
+                candidate.tick,
+                &candidate.clock,
+            );
+        }
+        Ok(())
+    }
+
+    fn find_event(&self, point: Point) -> Option<Candidate> {
+        let mut clock = Clock::from_elem(0, self.lanes().len());
+        let source = &self.lanes()[point.lane()];
+        let found = source.trail().lock().find(point.tick(), &mut clock)?;
+        Some(Candidate {
+            point,
+            tick: found.tick,
+            event: found.event,
+            clock,
+        })
+    }
+
+    /// A point without an event: its lane was pruned since, so it is done. Otherwise the books are
+    /// wrong, and waiting on this thread is what is always right.
+    #[cold]
+    fn settle(&self, point: Point) -> ResourceResult<()> {
+        let source = &self.lanes()[point.lane()];
+        if (LaneView {
+            lane: source,
+            lanes: self.lanes(),
+        })
+        .is_done(point)
+        {
+            return Ok(());
+        }
+        let Some(raw) = source.created_raw() else {
+            return Ok(());
+        };
+        log::warn!(
+            "no event for tick {} of lane {}: waiting for it",
+            point.tick(),
+            point.lane()
+        );
+        // SAFETY: the stream lives as long as the tracker.
+        self.device()
+            .note(unsafe { self.device().driver().synchronize_stream(raw) })
+    }
+}
+
+/// Drops every candidate that another one's event already follows.
+fn drop_implied(candidates: &mut SmallVec<[Candidate; 4]>) {
+    let mut index = 0;
+    while index < candidates.len() {
+        let point = candidates[index].point;
+        let implied = candidates.iter().enumerate().any(|(other, candidate)| {
+            other != index && candidate.clock[point.lane()] >= point.tick()
+        });
+        if implied {
+            candidates.swap_remove(index);
+        } else {
+            index += 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use xlog_driver::RawEvent;
+
+    fn candidate(lane: usize, tick: u64, clock: [u64; 4]) -> Candidate {
+        Candidate {
+            point: Point::new(lane, tick),
+            tick,
+            event: Arc::new(RecordedEvent { raw: RawEvent(0) }),
+            clock: Clock::from_slice(&clock),
+        }
+    }
+
+    #[test]
+    fn a_wait_that_another_implies_is_not_queued() {
+        // Lane 3's event already follows tick 5 of lane 1, but only tick 6 of lane 2.
+        let mut candidates = SmallVec::new();
+        candidates.push(candidate(1, 5, [0, 0, 0, 0]));
+        candidates.push(candidate(2, 7, [0, 2, 0, 0]));
+        candidates.push(candidate(3, 4, [0, 5, 6, 0]));
+        drop_implied(&mut candidates);
+        let mut left: Vec<_> = candidates.iter().map(|c| c.point.lane()).collect();
+        left.sort_unstable();
+        assert_eq!(left, [2, 3]);
+    }
+}

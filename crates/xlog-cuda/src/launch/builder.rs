@@ -1,0 +1,213 @@
+//! A kernel launch whose arguments are its declared uses.
+
+use std::panic::Location;
+
+use xlog_core::Access;
+use xlog_driver::{Arguments, LaunchDims, MAX_ARGUMENTS, ParameterKind};
+
+use super::{DeviceElement, Enqueue, Uses};
+use crate::{
+    LoadedKernel,
+    device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
+    memory::{SliceView, TrackedCudaSlice},
+};
+
+/// Device memory that can be an argument: a slice, or a view of part of one.
+pub trait Region<T>: sealed::Sealed {
+    #[doc(hidden)]
+    fn address(&self) -> u64;
+    #[doc(hidden)]
+    fn region_use(&self, access: Access) -> Option<BlockUse>;
+}
+
+mod sealed {
+    pub trait Sealed {}
+    impl<T> Sealed for super::TrackedCudaSlice<T> {}
+    impl<T> Sealed for super::SliceView<'_, T> {}
+}
+
+impl<T> Region<T> for TrackedCudaSlice<T> {
+    fn address(&self) -> u64 {
+        self.ptr()
+    }
+    fn region_use(&self, access: Access) -> Option<BlockUse> {
+        self.declare(access)
+    }
+}
+
+impl<T> Region<T> for SliceView<'_, T> {
+    fn address(&self) -> u64 {
+        self.ptr()
+    }
+    fn region_use(&self, access: Access) -> Option<BlockUse> {
+        self.declare(access)
+    }
+}
+
+/// Builds one launch. Arguments come in the order of the kernel's parameters, each by the method
+/// that names what the kernel does with it; a mistake is an error that names the parameter, from
+/// [`launch`](Self::launch), with nothing enqueued.
+///
+/// If another launch holds a claim on one of the blocks, this one waits for it to commit.
+#[must_use = "nothing happens until launch() is called"]
+#[derive(Debug)]
+pub struct LaunchBuilder<'r> {
+    runtime: &'r XlogDeviceRuntime,
+    kernel: LoadedKernel,
+    stream: StreamId,
+    uses: Uses,
+    arguments: Arguments,
+    mistake: Option<Box<ResourceError>>,
+    place: &'static Location<'static>,
+}
+
+impl<'r> LaunchBuilder<'r> {
+    /// A launch of `kernel` on `stream`.
+    #[track_caller]
+    pub fn new(runtime: &'r XlogDeviceRuntime, kernel: &LoadedKernel, stream: StreamId) -> Self {
+        Self {
+            runtime,
+            kernel: *kernel,
+            stream,
+            uses: Uses::default(),
+            arguments: Arguments::new(),
+            mistake: None,
+            place: Location::caller(),
+        }
+    }
+
+    /// The next argument: memory the kernel reads.
+    pub fn input<T: DeviceElement>(self, memory: &impl Region<T>) -> Self {
+        self.memory(memory, ParameterKind::In)
+    }
+
+    /// The next argument: memory the kernel writes.
+    pub fn output<T: DeviceElement>(self, memory: &impl Region<T>) -> Self {
+        self.memory(memory, ParameterKind::Out)
+    }
+
+    /// The next argument: memory the kernel reads and writes.
+    pub fn in_out<T: DeviceElement>(self, memory: &impl Region<T>) -> Self {
+        self.memory(memory, ParameterKind::InOut)
+    }
+
+    /// The next argument: a plain value.
+    pub fn value<T: DeviceElement>(mut self, value: T) -> Self {
+        self.expect::<T>(ParameterKind::Scalar);
+        self.arguments.push_value(value);
+        self
+    }
+
+    /// Memory the kernel reaches through a pointer table or another argument, declared beside
+    /// them.
+    pub fn also<T>(mut self, access: Access, memory: &impl Region<T>) -> Self {
+        match memory.region_use(access) {
+            Some(one) => self.uses.add(one),
+            None => self.mistake_is(|_| untracked_argument("memory declared beside the arguments")),
+        }
+        self
+    }
+
+    #[inline]
+    fn memory<T: DeviceElement>(mut self, memory: &impl Region<T>, kind: ParameterKind) -> Self {
+        self.expect::<T>(kind);
+        let access = kind.access().unwrap_or(Access::ReadWrite);
+        match memory.region_use(access) {
+            Some(one) => self.uses.add(one),
+            None => self.mistake_is(|this| untracked_argument(this.next_parameter())),
+        }
+        self.arguments.push_pointer(memory.address());
+        self
+    }
+
+    /// Checks the next argument against the kernel's signature.
+    #[inline]
+    fn expect<T: DeviceElement>(&mut self, kind: ParameterKind) {
+        let parameters = self.kernel.definition.parameters;
+        match parameters.get(self.arguments.slots().len()) {
+            Some(parameter) if parameter.kind == kind && parameter.scalar == T::SCALAR => {}
+            parameter => {
+                let parameter = parameter.copied();
+                self.mistake_is(|this| {
+                    let given = format!("{kind:?} {}", T::SCALAR);
+                    let position = this.arguments.slots().len();
+                    let name = this.kernel.definition.name;
+                    ResourceError::StreamMisuse(match parameter {
+                        Some(p) => format!(
+                            "kernel {name}: parameter {position} ({}) is {:?} {}, the argument \
+                             is {given}",
+                            p.name, p.kind, p.scalar
+                        ),
+                        None => format!(
+                            "kernel {name} takes {position} arguments; one more was given ({given})"
+                        ),
+                    })
+                });
+            }
+        }
+    }
+
+    /// Keeps the first mistake.
+    #[cold]
+    fn mistake_is(&mut self, what: impl FnOnce(&Self) -> ResourceError) {
+        if self.mistake.is_none() {
+            self.mistake = Some(Box::new(what(self)));
+        }
+    }
+
+    fn next_parameter(&self) -> &'static str {
+        let parameters = self.kernel.definition.parameters;
+        parameters
+            .get(self.arguments.slots().len())
+            .map_or("an argument", |p| p.name)
+    }
+
+    /// Waits, enqueues and records in one step.
+    pub fn launch(self, dims: LaunchDims) -> ResourceResult<()> {
+        if let Some(mistake) = self.mistake {
+            return Err(*mistake);
+        }
+        let definition = self.kernel.definition;
+        let given = self.arguments.slots().len();
+        if given != definition.parameters.len() || given > MAX_ARGUMENTS {
+            return Err(ResourceError::StreamMisuse(format!(
+                "kernel {} takes {} arguments, {given} were given",
+                definition.name,
+                definition.parameters.len()
+            )));
+        }
+        if dims.grid.contains(&0) || dims.block.contains(&0) {
+            return Err(ResourceError::StreamMisuse(format!(
+                "kernel {}: a launch of {:?} blocks of {:?} threads runs nothing; every dimension \
+                 is at least 1",
+                definition.name, dims.grid, dims.block
+            )));
+        }
+        let core = self.runtime.core();
+        if self.kernel.device != core.device.identity() {
+            return Err(ResourceError::StreamMisuse(format!(
+                "kernel {} was loaded on another device; load it on this runtime",
+                definition.name
+            )));
+        }
+        let (stream, uses, place) = (self.stream, &*self.uses, self.place);
+        let enqueue = Enqueue {
+            runtime: core,
+            stream,
+            uses,
+            place,
+        };
+        let driver = core.device.driver();
+        // SAFETY: the arguments match the signature (checked one by one), every block behind them
+        // is claimed, and its memory is freed only behind this launch.
+        enqueue
+            .run(|raw| unsafe { driver.launch(self.kernel.function, dims, &self.arguments, raw) })
+    }
+}
+
+fn untracked_argument(which: &str) -> ResourceError {
+    ResourceError::StreamMisuse(format!(
+        "untracked buffer rejected: {which} has no block, because its GpuMemoryManager was made \
+         without a runtime; allocate it from GpuMemoryManager::with_runtime"
+    ))
+}

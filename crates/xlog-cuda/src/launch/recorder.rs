@@ -1,0 +1,387 @@
+//! A launch in steps: record, preflight, enqueue, commit.
+
+use std::{
+    fmt,
+    panic::Location,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
+
+use super::{
+    Uses,
+    enqueue::{commit, prepare},
+};
+use crate::{
+    device_runtime::{
+        Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, XlogDeviceRuntime,
+        tracker::{Holder, OnConflict},
+    },
+    memory::{CudaColumn, SliceView, TrackedCudaSlice},
+};
+
+/// What a recorder does with a buffer it cannot track.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum RecorderMode {
+    /// Refuses it.
+    Strict,
+    /// Skips it, and counts it: skipped buffers are outside every guarantee.
+    Permissive,
+}
+
+/// Recorders dropped without a commit, in this process.
+static DROPPED: AtomicU64 = AtomicU64::new(0);
+
+/// How many recorders with something recorded were dropped without a commit, in this process.
+#[must_use]
+pub fn dropped_recorders() -> u64 {
+    DROPPED.load(Ordering::Relaxed)
+}
+
+/// Records what one launch touches.
+///
+/// ```
+/// # use std::sync::Arc;
+/// # use xlog_core::MemoryBudget;
+/// # use xlog_cuda::{CudaDevice, GpuMemoryManager, LaunchDims, device_runtime::*, kernels};
+/// # use xlog_driver::{Arguments, Driver};
+/// use xlog_cuda::launch::LaunchRecorder;
+/// # let device = Arc::new(CudaDevice::host());
+/// # let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+/// # let resource = AsyncCudaResource::new(Arc::clone(&device), 0, Arc::clone(&pool));
+/// # let runtime = Arc::new(XlogDeviceRuntime::with_resource(
+/// #     Arc::clone(&device), 0, Arc::clone(&pool), Box::new(resource)));
+/// # let manager = GpuMemoryManager::with_runtime(
+/// #     device, MemoryBudget::unlimited(), Arc::clone(&runtime));
+///
+/// let stream = pool.acquire()?;
+/// let out = manager.alloc::<u32>(16)?;
+/// let kernel = runtime.load_kernel(&kernels::FILL_U32)?;
+///
+/// let mut recorder = LaunchRecorder::new_strict(stream);
+/// recorder.write(&out); // 1. what the launch touches
+/// recorder.preflight(&runtime)?; // 2. its waits are queued on the stream
+/// let mut arguments = Arguments::new(); // 3. the work itself
+/// arguments.push_pointer(out.ptr());
+/// arguments.push_value(7u32);
+/// arguments.push_value(16u64);
+/// let raw = pool.resolve(stream).expect("an acquired stream");
+/// let driver = runtime.device().driver();
+/// // SAFETY: the arguments are the kernel's, and `out` is recorded.
+/// unsafe { driver.launch(kernel.function(), LaunchDims::linear(1, 16), &arguments, raw)? };
+/// recorder.commit(&runtime)?; // 4. later work waits for it
+/// assert_eq!(out.download()?, [7; 16]);
+/// # Ok::<(), ResourceError>(())
+/// ```
+pub struct LaunchRecorder {
+    stream: StreamId,
+    mode: RecorderMode,
+    uses: Uses,
+    late: Uses,
+    recorded: usize,
+    skipped: usize,
+    rejected: Option<String>,
+    phase: Phase,
+    recorded_late: bool,
+    place: &'static Location<'static>,
+}
+
+enum Phase {
+    Recording,
+    /// Preflighted with nothing to claim.
+    Empty,
+    /// Claims are held on the blocks of `uses`.
+    Claimed {
+        runtime: Arc<RuntimeCore>,
+        holder: Holder,
+    },
+    Over,
+}
+
+impl LaunchRecorder {
+    /// A recorder that refuses any buffer it cannot track.
+    #[must_use]
+    #[track_caller]
+    pub fn new_strict(stream: StreamId) -> Self {
+        Self::new(stream, RecorderMode::Strict)
+    }
+
+    /// A recorder that skips buffers it cannot track, and says how many.
+    #[must_use]
+    #[track_caller]
+    pub fn new_permissive(stream: StreamId) -> Self {
+        Self::new(stream, RecorderMode::Permissive)
+    }
+
+    #[track_caller]
+    fn new(stream: StreamId, mode: RecorderMode) -> Self {
+        Self {
+            stream,
+            mode,
+            uses: Uses::default(),
+            late: Uses::default(),
+            recorded: 0,
+            skipped: 0,
+            rejected: None,
+            phase: Phase::Recording,
+            recorded_late: false,
+            place: Location::caller(),
+        }
+    }
+
+    /// The stream of the launch.
+    #[must_use]
+    pub const fn launch_stream(&self) -> StreamId {
+        self.stream
+    }
+
+    /// What happens to untracked buffers.
+    #[must_use]
+    pub const fn mode(&self) -> RecorderMode {
+        self.mode
+    }
+
+    /// How many buffers were recorded: several of one block count each, skipped ones do not.
+    #[must_use]
+    pub const fn recorded_count(&self) -> usize {
+        self.recorded
+    }
+
+    /// How many untracked buffers were skipped.
+    #[must_use]
+    pub const fn skipped_count(&self) -> usize {
+        self.skipped
+    }
+
+    /// The launch reads `slice`.
+    #[inline]
+    pub fn read<T>(&mut self, slice: &TrackedCudaSlice<T>) -> &mut Self {
+        self.record(slice.declare(Access::Read), no_runtime)
+    }
+
+    /// The launch writes `slice`.
+    #[inline]
+    pub fn write<T>(&mut self, slice: &TrackedCudaSlice<T>) -> &mut Self {
+        self.record(slice.declare(Access::Write), no_runtime)
+    }
+
+    /// The launch reads and writes `slice`.
+    #[inline]
+    pub fn read_write<T>(&mut self, slice: &TrackedCudaSlice<T>) -> &mut Self {
+        self.record(slice.declare(Access::ReadWrite), no_runtime)
+    }
+
+    /// The launch reads part of a slice.
+    pub fn read_view<T>(&mut self, view: &SliceView<'_, T>) -> &mut Self {
+        self.record(view.declare(Access::Read), no_runtime)
+    }
+
+    /// The launch writes part of a slice.
+    pub fn write_view<T>(&mut self, view: &SliceView<'_, T>) -> &mut Self {
+        self.record(view.declare(Access::Write), no_runtime)
+    }
+
+    /// The launch reads and writes part of a slice.
+    pub fn read_write_view<T>(&mut self, view: &SliceView<'_, T>) -> &mut Self {
+        self.record(view.declare(Access::ReadWrite), no_runtime)
+    }
+
+    /// The launch reads `column`.
+    pub fn read_column(&mut self, column: &CudaColumn) -> &mut Self {
+        self.record(column.declare(Access::Read), || column_refusal(column))
+    }
+
+    /// The launch writes `column`.
+    pub fn write_column(&mut self, column: &CudaColumn) -> &mut Self {
+        self.record(column.declare(Access::Write), || column_refusal(column))
+    }
+
+    #[inline]
+    fn record(&mut self, one: Option<BlockUse>, refusal: impl FnOnce() -> String) -> &mut Self {
+        let late = !matches!(self.phase, Phase::Recording);
+        self.recorded_late |= late;
+        match (one, self.mode) {
+            (Some(one), _) => {
+                self.recorded += 1;
+                if late {
+                    self.late.add(one)
+                } else {
+                    self.uses.add(one)
+                }
+            }
+            (None, RecorderMode::Permissive) => self.skipped += 1,
+            (None, RecorderMode::Strict) => {
+                self.rejected.get_or_insert_with(refusal);
+            }
+        }
+        self
+    }
+
+    fn is_empty(&self) -> bool {
+        self.uses.is_empty() && self.late.is_empty() && self.rejected.is_none()
+    }
+
+    /// Claims every block and queues every wait on the stream. On failure no work may be enqueued,
+    /// and no use is published.
+    pub fn preflight(&mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
+        if self.recorded_late {
+            return Err(self.late_refusal());
+        }
+        if let Some(refusal) = &self.rejected {
+            return Err(ResourceError::StreamMisuse(refusal.clone()));
+        }
+        match &self.phase {
+            Phase::Recording => {}
+            Phase::Claimed { runtime: mine, .. } if !Arc::ptr_eq(mine, runtime.core()) => {
+                return Err(ResourceError::StreamMisuse(
+                    "the recorder was preflighted on another runtime; commit it there".into(),
+                ));
+            }
+            _ => return Ok(()),
+        }
+        if self.uses.is_empty() {
+            self.phase = Phase::Empty;
+            return Ok(());
+        }
+        let holder = Holder::new(self.stream, self.place);
+        prepare(runtime.core(), &self.uses, holder, OnConflict::Refuse)
+            .map_err(as_preflight_refusal)?;
+        self.phase = Phase::Claimed {
+            runtime: Arc::clone(runtime.core()),
+            holder,
+        };
+        Ok(())
+    }
+
+    /// Publishes the uses of work that was enqueued since the preflight. A refusal here comes too
+    /// late to stop that work, so every tracked use is published all the same, by waiting for the
+    /// stream if there is no other way.
+    pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        let answer = match phase {
+            Phase::Claimed {
+                runtime: mine,
+                holder,
+            } => {
+                let other = !Arc::ptr_eq(&mine, runtime.core());
+                let committed = commit(&mine, &self.uses, holder);
+                if other {
+                    committed.and(Err(ResourceError::StreamMisuse(
+                        "the recorder was preflighted on another runtime; its uses were \
+                         published there"
+                            .into(),
+                    )))
+                } else {
+                    committed
+                }
+            }
+            Phase::Empty | Phase::Recording if self.is_empty() => return Ok(()),
+            Phase::Empty => Ok(()),
+            Phase::Recording | Phase::Over => {
+                self.publish_unprepared(runtime.core(), &self.uses);
+                match &self.rejected {
+                    Some(_) => Ok(()),
+                    None => Err(ResourceError::StreamMisuse(format!(
+                        "the recorder of {} is committed without a successful preflight; call \
+                         preflight before the work is enqueued",
+                        self.place
+                    ))),
+                }
+            }
+        };
+        if self.recorded_late {
+            self.publish_unprepared(runtime.core(), &self.late);
+            return Err(self.late_refusal());
+        }
+        match &self.rejected {
+            Some(refusal) => Err(ResourceError::StreamMisuse(refusal.clone())),
+            None => answer,
+        }
+    }
+
+    /// Records uses that nothing was queued for, so that at least later work waits for them.
+    #[cold]
+    fn publish_unprepared(&self, runtime: &RuntimeCore, uses: &Uses) {
+        if uses.is_empty() || !runtime.resource().supports_block_use_tracking() {
+            return;
+        }
+        if let Err(error) = runtime.resource().finish_uses(uses, self.stream) {
+            log::warn!(
+                "publishing uses of a refused commit at {}: {error}",
+                self.place
+            );
+        }
+    }
+
+    fn late_refusal(&self) -> ResourceError {
+        ResourceError::StreamMisuse(format!(
+            "the recorder of {} has a use that was recorded after preflight, so no wait was \
+             queued for it; record every buffer first",
+            self.place
+        ))
+    }
+}
+
+impl Drop for LaunchRecorder {
+    fn drop(&mut self) {
+        let phase = std::mem::replace(&mut self.phase, Phase::Over);
+        if matches!(phase, Phase::Over) || self.is_empty() {
+            return;
+        }
+        DROPPED.fetch_add(1, Ordering::Relaxed);
+        log::warn!("the recorder of {} was dropped without commit", self.place);
+        if let Phase::Claimed { runtime, holder } = phase {
+            runtime.tracker().count_dropped_recorder();
+            // The work may have been enqueued: the runtime behaves as if it was.
+            if let Err(error) = commit(&runtime, &self.uses, holder) {
+                log::error!("protecting the uses of a dropped recorder: {error}");
+            }
+            self.publish_unprepared(&runtime, &self.late);
+        }
+    }
+}
+
+/// A preflight refuses with one kind of error; what the driver itself failed at passes through.
+fn as_preflight_refusal(error: ResourceError) -> ResourceError {
+    match error {
+        ResourceError::UseAfterFree { .. } | ResourceError::OutOfBounds { .. } => {
+            ResourceError::StreamMisuse(format!("preflight refused: {error}"))
+        }
+        ResourceError::Driver(cause) if cause.call().is_empty() => {
+            ResourceError::StreamMisuse(format!("preflight refused: {cause}"))
+        }
+        other => other,
+    }
+}
+
+fn no_runtime() -> String {
+    "untracked buffer rejected: the slice has no block, because its GpuMemoryManager was made \
+     without a runtime; allocate it from GpuMemoryManager::with_runtime, or use a permissive \
+     recorder and order its uses yourself"
+        .into()
+}
+
+fn column_refusal(column: &CudaColumn) -> String {
+    if !column.is_external() {
+        return no_runtime();
+    }
+    format!(
+        "untracked buffer rejected: the column is {}, which another library owns; import it with \
+         the producer's stream or event, copy it into memory of this runtime, or use a permissive \
+         recorder and order its uses yourself",
+        column.origin()
+    )
+}
+
+impl fmt::Debug for LaunchRecorder {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LaunchRecorder")
+            .field("stream", &self.stream)
+            .field("mode", &self.mode)
+            .field("recorded", &self.recorded)
+            .field("skipped", &self.skipped)
+            .field("place", &format_args!("{}", self.place))
+            .finish_non_exhaustive()
+    }
+}

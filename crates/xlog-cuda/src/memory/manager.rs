@@ -1,0 +1,205 @@
+//! Hands out typed device memory within a budget.
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use bytemuck::Pod;
+use xlog_core::MemoryBudget;
+
+use super::TrackedCudaSlice;
+use crate::{
+    CudaDevice,
+    device_runtime::{AllocTag, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
+};
+
+/// Hands out [`TrackedCudaSlice`]s.
+///
+/// ```
+/// use std::sync::Arc;
+/// use xlog_core::MemoryBudget;
+/// use xlog_cuda::{CudaDevice, GpuMemoryManager, device_runtime::*};
+///
+/// let device = Arc::new(CudaDevice::auto());
+/// let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+/// let resource = AsyncCudaResource::new(Arc::clone(&device), 0, Arc::clone(&pool));
+/// let runtime =
+///     Arc::new(XlogDeviceRuntime::with_resource(Arc::clone(&device), 0, pool, Box::new(resource)));
+/// let manager = GpuMemoryManager::with_runtime(device, MemoryBudget::with_limit(1 << 20), runtime);
+///
+/// let mut numbers = manager.alloc::<u32>(4)?;
+/// numbers.upload(&[1, 2, 3, 4])?;
+/// assert_eq!(numbers.download()?, [1, 2, 3, 4]);
+/// # Ok::<(), ResourceError>(())
+/// ```
+#[derive(Clone)]
+pub struct GpuMemoryManager {
+    core: Arc<ManagerCore>,
+}
+
+/// What a manager and its slices share.
+pub(crate) struct ManagerCore {
+    pub(super) device: Arc<CudaDevice>,
+    pub(super) runtime: Option<Arc<XlogDeviceRuntime>>,
+    budget: MemoryBudget,
+    held: AtomicUsize,
+}
+
+impl GpuMemoryManager {
+    /// Memory without a runtime: its slices have no block, strict recorders refuse them, and
+    /// dropping one waits for the device.
+    #[must_use]
+    pub fn new(device: Arc<CudaDevice>, budget: MemoryBudget) -> Self {
+        Self::with(device, budget, None)
+    }
+
+    /// Memory from `runtime`. A device that is not the runtime's is refused by every allocation.
+    #[must_use]
+    pub fn with_runtime(
+        device: Arc<CudaDevice>,
+        budget: MemoryBudget,
+        runtime: Arc<XlogDeviceRuntime>,
+    ) -> Self {
+        Self::with(device, budget, Some(runtime))
+    }
+
+    fn with(
+        device: Arc<CudaDevice>,
+        budget: MemoryBudget,
+        runtime: Option<Arc<XlogDeviceRuntime>>,
+    ) -> Self {
+        let held = AtomicUsize::new(0);
+        Self {
+            core: Arc::new(ManagerCore {
+                device,
+                runtime,
+                budget,
+                held,
+            }),
+        }
+    }
+
+    /// `len` values on the default stream, their contents whatever was there before.
+    pub fn alloc<T: Pod>(&self, len: usize) -> ResourceResult<TrackedCudaSlice<T>> {
+        self.alloc_on(len, StreamId::DEFAULT, AllocTag::UNTAGGED)
+    }
+
+    /// `len` values, valid on `stream` from here on, under a label.
+    pub fn alloc_on<T: Pod>(
+        &self,
+        len: usize,
+        stream: StreamId,
+        tag: AllocTag,
+    ) -> ResourceResult<TrackedCudaSlice<T>> {
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .ok_or_else(|| ResourceError::OutOfBudget {
+                requested: usize::MAX,
+                remaining: self.core.remaining(),
+            })?;
+        self.core.reserve(bytes)?;
+        let slice = self.take(len, bytes, stream, tag);
+        slice.inspect_err(|_| self.core.give_back(bytes))
+    }
+
+    fn take<T: Pod>(
+        &self,
+        len: usize,
+        bytes: usize,
+        stream: StreamId,
+        tag: AllocTag,
+    ) -> ResourceResult<TrackedCudaSlice<T>> {
+        let core = &self.core;
+        if let Some(runtime) = &core.runtime {
+            if runtime.device().identity() != core.device.identity() {
+                return Err("the manager's device is not its runtime's; make both from one".into());
+            }
+            let block = runtime.allocate(bytes, stream, tag)?;
+            return Ok(TrackedCudaSlice::tracked(
+                Arc::clone(core),
+                block,
+                len,
+                bytes,
+            ));
+        }
+        core.device.check_alive()?;
+        if bytes == 0 {
+            return Err(
+                "an allocation of zero bytes was asked for; an empty column needs no \
+                        memory"
+                    .into(),
+            );
+        }
+        let ptr = core.device.note(core.device.driver().allocate(bytes))?;
+        Ok(TrackedCudaSlice::untracked(
+            Arc::clone(core),
+            ptr,
+            len,
+            bytes,
+        ))
+    }
+
+    /// Bytes held by slices that are alive.
+    #[must_use]
+    pub fn held_bytes(&self) -> usize {
+        self.core.held.load(Ordering::Relaxed)
+    }
+
+    /// The most the manager may hold.
+    #[must_use]
+    pub fn budget(&self) -> MemoryBudget {
+        self.core.budget
+    }
+
+    /// The runtime slices are freed through, if there is one.
+    #[must_use]
+    pub fn runtime(&self) -> Option<&Arc<XlogDeviceRuntime>> {
+        self.core.runtime.as_ref()
+    }
+}
+
+impl ManagerCore {
+    fn remaining(&self) -> usize {
+        let held = self.held.load(Ordering::Relaxed) as u64;
+        usize::try_from(self.budget.remaining(held)).unwrap_or(usize::MAX)
+    }
+
+    fn reserve(&self, bytes: usize) -> ResourceResult<()> {
+        let mut held = self.held.load(Ordering::Relaxed);
+        loop {
+            if !self.budget.allows(held as u64, bytes as u64) {
+                let remaining = self.budget.remaining(held as u64);
+                return Err(ResourceError::OutOfBudget {
+                    requested: bytes,
+                    remaining: usize::try_from(remaining).unwrap_or(usize::MAX),
+                });
+            }
+            let more = held.saturating_add(bytes);
+            match self
+                .held
+                .compare_exchange(held, more, Ordering::Relaxed, Ordering::Relaxed)
+            {
+                Ok(_) => return Ok(()),
+                Err(now) => held = now,
+            }
+        }
+    }
+
+    pub(super) fn give_back(&self, bytes: usize) {
+        self.held.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+impl fmt::Debug for GpuMemoryManager {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GpuMemoryManager")
+            .field("budget", &self.core.budget)
+            .field("held", &self.held_bytes())
+            .field("runtime", &self.core.runtime)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,189 @@
+//! A typed range of device memory with an owner.
+
+use std::{fmt, marker::PhantomData, ops::RangeBounds, sync::Arc};
+
+use bytemuck::Pod;
+
+use super::{Download, SliceView, manager::ManagerCore, transfer};
+use crate::device_runtime::{
+    Access, BlockId, BlockUse, DeviceBlock, ResourceResult, SlotHint, StreamId, XlogDeviceRuntime,
+};
+
+/// Device memory for `len` values of `T`, freed when it is dropped: behind its last use if it has
+/// a block, behind everything on the device if it has none.
+///
+/// Shared between threads as it is: the runtime orders what they do with it.
+pub struct TrackedCudaSlice<T> {
+    core: Arc<ManagerCore>,
+    block: Option<DeviceBlock>,
+    slot: SlotHint,
+    ptr: u64,
+    len: usize,
+    bytes: usize,
+    values: PhantomData<fn() -> T>,
+}
+
+impl<T: Pod> TrackedCudaSlice<T> {
+    pub(super) fn tracked(
+        core: Arc<ManagerCore>,
+        block: DeviceBlock,
+        len: usize,
+        bytes: usize,
+    ) -> Self {
+        let slot = match &core.runtime {
+            Some(runtime) => runtime.core().tracker().locate(&block),
+            None => SlotHint::NONE,
+        };
+        let ptr = block.ptr;
+        Self {
+            core,
+            block: Some(block),
+            slot,
+            ptr,
+            len,
+            bytes,
+            values: PhantomData,
+        }
+    }
+
+    pub(super) fn untracked(core: Arc<ManagerCore>, ptr: u64, len: usize, bytes: usize) -> Self {
+        let slot = SlotHint::NONE;
+        Self {
+            core,
+            block: None,
+            slot,
+            ptr,
+            len,
+            bytes,
+            values: PhantomData,
+        }
+    }
+
+    /// A view of part of the slice, recordable like the slice. A range that leaves it is refused.
+    pub fn view(&self, range: impl RangeBounds<usize>) -> ResourceResult<SliceView<'_, T>> {
+        SliceView::new(self, range)
+    }
+
+    /// A view of all of it.
+    #[must_use]
+    pub fn as_view(&self) -> SliceView<'_, T> {
+        SliceView::whole(self)
+    }
+
+    /// Copies `values` into the slice, on the stream it was allocated on. The values are copied
+    /// before this returns; the device has them in stream order.
+    pub fn upload(&mut self, values: &[T]) -> ResourceResult<()> {
+        self.upload_on(values, self.home())
+    }
+
+    /// The same on `stream`.
+    pub fn upload_on(&mut self, values: &[T], stream: StreamId) -> ResourceResult<()> {
+        transfer::upload(&self.as_view(), values, stream)
+    }
+
+    /// The slice's values, once everything that writes them is done.
+    pub fn download(&self) -> ResourceResult<Vec<T>> {
+        self.start_download(self.home())?.wait()
+    }
+
+    /// Starts copying the slice's values to the host on `stream`, behind everything that writes
+    /// them. Nothing blocks until [`Download::wait`].
+    pub fn start_download(&self, stream: StreamId) -> ResourceResult<Download<T>> {
+        transfer::download(&self.as_view(), stream)
+    }
+
+    /// Copies another slice of the same length into this one, on the device, on `stream`.
+    pub fn copy_from(&mut self, source: &Self, stream: StreamId) -> ResourceResult<()> {
+        transfer::copy(&source.as_view(), &self.as_view(), stream)
+    }
+
+    /// Sets every byte of the slice on `stream`.
+    pub fn fill_bytes(&mut self, value: u8, stream: StreamId) -> ResourceResult<()> {
+        transfer::fill_bytes(&self.as_view(), value, stream)
+    }
+}
+
+impl<T> TrackedCudaSlice<T> {
+    /// How many values there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Its address on the device.
+    #[must_use]
+    pub const fn ptr(&self) -> u64 {
+        self.ptr
+    }
+
+    /// The block behind the slice; `None` without a runtime.
+    #[must_use]
+    pub const fn runtime_block(&self) -> Option<&DeviceBlock> {
+        self.block.as_ref()
+    }
+
+    /// The stream the slice was allocated on.
+    pub(crate) fn home(&self) -> StreamId {
+        self.block
+            .as_ref()
+            .map_or(StreamId::DEFAULT, |block| block.alloc_stream)
+    }
+
+    pub(crate) fn runtime(&self) -> Option<&Arc<XlogDeviceRuntime>> {
+        self.core.runtime.as_ref()
+    }
+
+    pub(super) fn core(&self) -> &ManagerCore {
+        &self.core
+    }
+
+    /// What a launch that touches the slice declares; `None` without a block.
+    #[inline]
+    pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
+        let block = BlockId::from_block(self.block.as_ref()?);
+        Some(BlockUse {
+            block,
+            access,
+            slot: self.slot,
+        })
+    }
+
+    fn free(&mut self) -> ResourceResult<()> {
+        let Some(block) = self.block.take() else {
+            self.core.device.synchronize()?;
+            // SAFETY: allocated by this device, and nothing on it runs any more.
+            let freed = unsafe { self.core.device.driver().free(self.ptr) };
+            return self.core.device.note(freed);
+        };
+        match &self.core.runtime {
+            Some(runtime) => runtime.deallocate(block),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<T> Drop for TrackedCudaSlice<T> {
+    fn drop(&mut self) {
+        // The resource keeps a block whose free failed, and counts it; here it can only be said.
+        if let Err(error) = self.free() {
+            log::warn!("freeing {} bytes at {:#x}: {error}", self.bytes, self.ptr);
+        }
+        self.core.give_back(self.bytes);
+    }
+}
+
+impl<T> fmt::Debug for TrackedCudaSlice<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("TrackedCudaSlice")
+            .field("ptr", &format_args!("{:#x}", self.ptr))
+            .field("len", &self.len)
+            .field("block", &self.block)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,91 @@
+//! Part of a slice.
+
+use std::ops::{Bound, RangeBounds};
+
+use bytemuck::Pod;
+
+use super::TrackedCudaSlice;
+use crate::device_runtime::{Access, BlockUse, ResourceError, ResourceResult};
+
+/// A range of a slice's values. For the runtime a use of a view is a use of the whole block: two
+/// views of one slice never run at the same time if one is written.
+#[derive(Clone, Copy, Debug)]
+pub struct SliceView<'s, T> {
+    slice: &'s TrackedCudaSlice<T>,
+    start: usize,
+    len: usize,
+}
+
+impl<'s, T: Pod> SliceView<'s, T> {
+    pub(super) fn new(
+        slice: &'s TrackedCudaSlice<T>,
+        range: impl RangeBounds<usize>,
+    ) -> ResourceResult<Self> {
+        let start = match range.start_bound() {
+            Bound::Included(&start) => Some(start),
+            Bound::Excluded(&before) => before.checked_add(1),
+            Bound::Unbounded => Some(0),
+        };
+        let end = match range.end_bound() {
+            Bound::Included(&last) => last.checked_add(1),
+            Bound::Excluded(&end) => Some(end),
+            Bound::Unbounded => Some(slice.len()),
+        };
+        match (start, end) {
+            (Some(start), Some(end)) if start <= end && end <= slice.len() => Ok(Self {
+                slice,
+                start,
+                len: end - start,
+            }),
+            _ => Err(slice.runtime_block().map_or_else(
+                || "the range leaves the slice".into(),
+                |block| ResourceError::OutOfBounds {
+                    generation: block.generation,
+                },
+            )),
+        }
+    }
+
+    pub(super) fn whole(slice: &'s TrackedCudaSlice<T>) -> Self {
+        Self {
+            slice,
+            start: 0,
+            len: slice.len(),
+        }
+    }
+}
+
+impl<'s, T> SliceView<'s, T> {
+    /// How many values there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// The address of its first value on the device.
+    #[must_use]
+    pub const fn ptr(&self) -> u64 {
+        self.slice.ptr() + (self.start * size_of::<T>()) as u64
+    }
+
+    /// The slice it is part of.
+    #[must_use]
+    pub const fn slice(&self) -> &'s TrackedCudaSlice<T> {
+        self.slice
+    }
+
+    pub(super) const fn bytes(&self) -> usize {
+        self.len * size_of::<T>()
+    }
+
+    #[inline]
+    pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
+        self.slice.declare(access)
+    }
+}

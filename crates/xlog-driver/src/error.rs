@@ -1,0 +1,109 @@
+//! What a failed driver call says.
+
+use std::{borrow::Cow, fmt};
+
+/// The answer of every driver call.
+pub type DriverResult<T> = Result<T, DriverError>;
+
+/// A driver call that failed: which call, with which code, and what that means.
+///
+/// ```
+/// use xlog_driver::DriverError;
+///
+/// let error = DriverError::new("cuMemAlloc", 2, "out of memory");
+/// assert_eq!(error.to_string(), "cuMemAlloc failed with code 2: out of memory");
+/// assert_eq!(DriverError::from("no such kernel").to_string(), "no such kernel");
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DriverError {
+    call: Cow<'static, str>,
+    code: i32,
+    message: Cow<'static, str>,
+    sticky: bool,
+}
+
+impl DriverError {
+    /// The code of an error that no driver call produced.
+    pub const NO_CODE: i32 = 0;
+    /// CUDA's code for memory that is not there; the host device answers with the same.
+    pub const OUT_OF_MEMORY: i32 = 2;
+
+    /// A failure of `call` with the driver's `code`.
+    pub fn new(
+        call: impl Into<Cow<'static, str>>,
+        code: i32,
+        message: impl Into<Cow<'static, str>>,
+    ) -> Self {
+        Self {
+            call: call.into(),
+            code,
+            message: message.into(),
+            sticky: false,
+        }
+    }
+
+    /// The same failure, one that no later call on this device survives.
+    #[must_use]
+    pub fn sticky(mut self) -> Self {
+        self.sticky = true;
+        self
+    }
+
+    /// The driver call that failed; empty if none was made.
+    #[must_use]
+    pub fn call(&self) -> &str {
+        &self.call
+    }
+
+    /// The driver's code; [`NO_CODE`](Self::NO_CODE) if no call was made.
+    #[must_use]
+    pub const fn code(&self) -> i32 {
+        self.code
+    }
+
+    /// What the code means.
+    #[must_use]
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Whether the device is lost: every later call on it fails too.
+    #[must_use]
+    pub const fn is_sticky(&self) -> bool {
+        self.sticky
+    }
+
+    /// Whether the device had no memory left for the call.
+    #[must_use]
+    pub const fn is_out_of_memory(&self) -> bool {
+        self.code == Self::OUT_OF_MEMORY
+    }
+}
+
+impl fmt::Display for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.call.is_empty() {
+            f.write_str(&self.message)
+        } else {
+            write!(
+                f,
+                "{} failed with code {}: {}",
+                self.call, self.code, self.message
+            )
+        }
+    }
+}
+
+impl std::error::Error for DriverError {}
+
+impl From<&str> for DriverError {
+    fn from(message: &str) -> Self {
+        Self::from(message.to_owned())
+    }
+}
+
+impl From<String> for DriverError {
+    fn from(message: String) -> Self {
+        Self::new("", Self::NO_CODE, message)
+    }
+}

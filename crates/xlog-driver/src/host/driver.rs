@@ -1,0 +1,412 @@
+//! The host device behind the driver contract.
+
+use std::{collections::HashMap, fmt, sync::Arc};
+
+use parking_lot::Mutex;
+
+use super::{
+    fault::FaultCell,
+    kernel::AccessObserver,
+    memory::HostMemory,
+    stream::{Operation, Place, StreamCore},
+};
+use crate::{
+    Arguments, DeviceInfo, DeviceKind, Driver, DriverError, DriverResult, KernelDefinition,
+    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
+};
+
+/// Memory of a host device where the machine does not tell how much it has.
+const DEFAULT_MEMORY: u64 = 16 << 30;
+
+/// The host device, in its parallel mode: as fast as the CPU allows.
+///
+/// ```
+/// use xlog_driver::{Driver, host::HostDriver};
+///
+/// let driver = HostDriver::new(0);
+/// let stream = driver.create_stream()?;
+/// // SAFETY: the stream is this driver's, and nothing is enqueued on it.
+/// unsafe {
+///     driver.synchronize_stream(stream)?;
+///     driver.destroy_stream(stream)?;
+/// }
+/// # Ok::<(), xlog_driver::DriverError>(())
+/// ```
+pub struct HostDriver {
+    info: DeviceInfo,
+    memory: Mutex<HostMemory>,
+    pinned: Mutex<HashMap<usize, usize>>,
+    streams: Mutex<Vec<Arc<StreamCore>>>,
+    fault: Arc<FaultCell>,
+    observer: Option<Arc<dyn AccessObserver>>,
+}
+
+/// What a host event stands for: a place in a stream, or nothing yet.
+struct HostEvent(Mutex<Option<Place>>);
+
+impl HostDriver {
+    /// A host device that goes by `ordinal`, with as much memory as the machine has.
+    #[must_use]
+    pub fn new(ordinal: u32) -> Self {
+        Self::with_memory(ordinal, machine_memory().unwrap_or(DEFAULT_MEMORY))
+    }
+
+    /// A host device with `bytes` bytes of memory.
+    #[must_use]
+    pub fn with_memory(ordinal: u32, bytes: u64) -> Self {
+        let threads = std::thread::available_parallelism().map_or(1, |threads| threads.get());
+        Self {
+            info: DeviceInfo {
+                kind: DeviceKind::Host,
+                ordinal,
+                name: "host device".into(),
+                driver_version: 0,
+                compute_capability: (0, 0),
+                multiprocessors: u32::try_from(threads).unwrap_or(u32::MAX),
+                stream_ordered_memory: true,
+            },
+            memory: Mutex::new(HostMemory::new(bytes)),
+            pinned: Mutex::default(),
+            streams: Mutex::default(),
+            fault: Arc::default(),
+            observer: None,
+        }
+    }
+
+    /// The same device, with every access of a kernel shown to `observer` first. Streams created
+    /// before keep running unobserved, so this comes first.
+    #[must_use]
+    pub fn observed_by(mut self, observer: Arc<dyn AccessObserver>) -> Self {
+        self.observer = Some(observer);
+        self
+    }
+
+    fn enqueue(&self, stream: RawStream, operation: Operation) -> DriverResult<()> {
+        self.fault.check()?;
+        // SAFETY: `Driver`'s unsafe methods, the only callers, were promised a live stream.
+        unsafe { core(&stream) }.enqueue(operation);
+        Ok(())
+    }
+}
+
+/// The stream behind a handle.
+///
+/// # Safety
+/// `stream` came from `create_stream` and was not destroyed.
+unsafe fn core(stream: &RawStream) -> &StreamCore {
+    // SAFETY: the handle is the address `Arc::into_raw` gave, and its count is still held.
+    unsafe { &*(stream.0 as *const StreamCore) }
+}
+
+/// The same, as a counted reference.
+///
+/// # Safety
+/// As [`core`].
+unsafe fn shared_core(stream: RawStream) -> Arc<StreamCore> {
+    let pointer = stream.0 as *const StreamCore;
+    // SAFETY: the handle's own count keeps the stream alive while another is taken.
+    unsafe {
+        Arc::increment_strong_count(pointer);
+        Arc::from_raw(pointer)
+    }
+}
+
+/// The event behind a handle.
+///
+/// # Safety
+/// `event` came from `create_event` and was not destroyed.
+unsafe fn host_event(event: &RawEvent) -> &HostEvent {
+    // SAFETY: the handle is the address `Box::into_raw` gave.
+    unsafe { &*(event.0 as *const HostEvent) }
+}
+
+impl Driver for HostDriver {
+    fn info(&self) -> &DeviceInfo {
+        &self.info
+    }
+
+    fn memory(&self) -> DriverResult<MemoryInfo> {
+        self.fault.check()?;
+        Ok(self.memory.lock().info())
+    }
+
+    fn synchronize_device(&self) -> DriverResult<()> {
+        let streams: Vec<_> = self.streams.lock().clone();
+        for stream in streams {
+            stream.wait_for(stream.enqueued());
+        }
+        self.fault.check()
+    }
+
+    fn create_stream(&self) -> DriverResult<RawStream> {
+        self.fault.check()?;
+        let stream = StreamCore::start(Arc::clone(&self.fault), self.observer.clone())?;
+        self.streams.lock().push(Arc::clone(&stream));
+        Ok(RawStream(Arc::into_raw(stream) as u64))
+    }
+
+    unsafe fn destroy_stream(&self, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: a live stream, and this is the last use of its handle's count.
+        let stream = unsafe { Arc::from_raw(stream.0 as *const StreamCore) };
+        self.streams
+            .lock()
+            .retain(|other| !Arc::ptr_eq(other, &stream));
+        stream.close();
+        Ok(())
+    }
+
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: promised by the caller.
+        let stream = unsafe { core(&stream) };
+        stream.wait_for(stream.enqueued());
+        self.fault.check()
+    }
+
+    unsafe fn stream_progress(&self, stream: RawStream) -> DriverResult<StreamProgress> {
+        self.fault.check()?;
+        // SAFETY: promised by the caller.
+        let stream = unsafe { core(&stream) };
+        Ok(if stream.finished() >= stream.enqueued() {
+            StreamProgress::Idle
+        } else {
+            StreamProgress::Busy
+        })
+    }
+
+    unsafe fn is_capturing(&self, _stream: RawStream) -> DriverResult<bool> {
+        self.fault.check()?;
+        Ok(false)
+    }
+
+    fn create_event(&self) -> DriverResult<RawEvent> {
+        self.fault.check()?;
+        Ok(RawEvent(
+            Box::into_raw(Box::new(HostEvent(Mutex::new(None)))) as u64,
+        ))
+    }
+
+    unsafe fn destroy_event(&self, event: RawEvent) -> DriverResult<()> {
+        // SAFETY: the handle is the address `Box::into_raw` gave, and this is its last use.
+        drop(unsafe { Box::from_raw(event.0 as *mut HostEvent) });
+        Ok(())
+    }
+
+    unsafe fn record_event(&self, event: RawEvent, stream: RawStream) -> DriverResult<()> {
+        self.fault.check()?;
+        // SAFETY: promised by the caller.
+        let (event, stream) = unsafe { (host_event(&event), shared_core(stream)) };
+        let number = stream.enqueued();
+        *event.0.lock() = Some(Place { stream, number });
+        Ok(())
+    }
+
+    unsafe fn wait_event(&self, stream: RawStream, event: RawEvent) -> DriverResult<()> {
+        // SAFETY: promised by the caller.
+        let place = unsafe { host_event(&event) }.0.lock().clone();
+        match place {
+            Some(place) if !place.is_reached() => self.enqueue(stream, Operation::Wait { place }),
+            _ => self.fault.check(),
+        }
+    }
+
+    unsafe fn event_done(&self, event: RawEvent) -> DriverResult<bool> {
+        self.fault.check()?;
+        // SAFETY: promised by the caller.
+        let event = unsafe { host_event(&event) };
+        Ok(event.0.lock().as_ref().is_none_or(Place::is_reached))
+    }
+
+    unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()> {
+        // SAFETY: promised by the caller.
+        let place = unsafe { host_event(&event) }.0.lock().clone();
+        if let Some(place) = place {
+            place.stream.wait_for(place.number);
+        }
+        self.fault.check()
+    }
+
+    fn allocate(&self, bytes: usize) -> DriverResult<u64> {
+        self.fault.check()?;
+        self.memory.lock().allocate(bytes, "allocate")
+    }
+
+    unsafe fn free(&self, pointer: u64) -> DriverResult<()> {
+        self.synchronize_device()?;
+        self.memory.lock().free(pointer, "free")
+    }
+
+    unsafe fn allocate_on(&self, bytes: usize, stream: RawStream) -> DriverResult<u64> {
+        self.fault.check()?;
+        // SAFETY: promised by the caller.
+        let stream = unsafe { shared_core(stream) };
+        self.memory.lock().allocate_on(bytes, &stream)
+    }
+
+    unsafe fn free_on(&self, pointer: u64, stream: RawStream) -> DriverResult<()> {
+        self.fault.check()?;
+        // SAFETY: promised by the caller.
+        let stream = unsafe { shared_core(stream) };
+        let number = stream.enqueued();
+        self.memory
+            .lock()
+            .free_on(pointer, Place { stream, number })
+    }
+
+    fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
+        self.fault.check()?;
+        // Ordinary memory is as good as pinned here; zeroed words keep its contents defined.
+        let words = vec![0u64; bytes.div_ceil(8).max(1)].into_boxed_slice();
+        let count = words.len();
+        let pointer = Box::into_raw(words) as *mut u8;
+        self.pinned.lock().insert(pointer as usize, count);
+        Ok(pointer)
+    }
+
+    unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
+        let Some(count) = self.pinned.lock().remove(&(pointer as usize)) else {
+            return Err(DriverError::new(
+                "free_pinned",
+                1,
+                "not a pinned allocation",
+            ));
+        };
+        let words = std::ptr::slice_from_raw_parts_mut(pointer.cast::<u64>(), count);
+        // SAFETY: `allocate_pinned` made exactly this box, and its entry is gone now.
+        drop(unsafe { Box::from_raw(words) });
+        Ok(())
+    }
+
+    unsafe fn copy_to_device(
+        &self,
+        destination: u64,
+        source: *const u8,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        self.enqueue(
+            stream,
+            Operation::Copy {
+                destination,
+                source: source as u64,
+                bytes,
+            },
+        )
+    }
+
+    unsafe fn copy_to_host(
+        &self,
+        destination: *mut u8,
+        source: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        self.enqueue(
+            stream,
+            Operation::Copy {
+                destination: destination as u64,
+                source,
+                bytes,
+            },
+        )
+    }
+
+    unsafe fn copy_on_device(
+        &self,
+        destination: u64,
+        source: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        self.enqueue(
+            stream,
+            Operation::Copy {
+                destination,
+                source,
+                bytes,
+            },
+        )
+    }
+
+    unsafe fn fill_bytes(
+        &self,
+        destination: u64,
+        value: u8,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        self.enqueue(
+            stream,
+            Operation::Fill {
+                destination,
+                value,
+                bytes,
+            },
+        )
+    }
+
+    fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction> {
+        self.fault.check()?;
+        Ok(RawFunction(std::ptr::from_ref(kernel) as u64))
+    }
+
+    unsafe fn launch(
+        &self,
+        function: RawFunction,
+        dims: LaunchDims,
+        arguments: &Arguments,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        // SAFETY: the caller passes what `load_kernel` gave: the address of a `'static`.
+        let kernel = unsafe { &*(function.0 as *const KernelDefinition) };
+        if arguments.slots().len() != kernel.parameters.len() {
+            return Err(DriverError::new(
+                "launch",
+                1,
+                format!(
+                    "kernel {} takes {} arguments, {} were given",
+                    kernel.name,
+                    kernel.parameters.len(),
+                    arguments.slots().len()
+                ),
+            ));
+        }
+        self.enqueue(
+            stream,
+            Operation::Kernel {
+                kernel,
+                dims,
+                arguments: arguments.clone(),
+            },
+        )
+    }
+}
+
+impl Drop for HostDriver {
+    fn drop(&mut self) {
+        for stream in self.streams.get_mut().drain(..) {
+            stream.close();
+        }
+    }
+}
+
+impl fmt::Debug for HostDriver {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HostDriver")
+            .field("info", &self.info)
+            .finish_non_exhaustive()
+    }
+}
+
+/// The machine's memory in bytes, where `/proc/meminfo` tells.
+fn machine_memory() -> Option<u64> {
+    let text = std::fs::read_to_string("/proc/meminfo").ok()?;
+    let line = text
+        .lines()
+        .find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim()
+        .strip_suffix("kB")?
+        .trim()
+        .parse::<u64>()
+        .ok()
+        .map(|kib| kib * 1024)
+}

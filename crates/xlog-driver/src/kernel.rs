@@ -1,0 +1,232 @@
+//! Kernels as both devices see them: a name, a signature, and packed arguments.
+//!
+//! A [`KernelDefinition`] is a constant of the crate that owns the kernel. It names the CUDA entry
+//! point, the module it is compiled into, every parameter with its access kind, and the Rust
+//! function that does the same on the host device. The access kinds are what the runtime declares
+//! for a launch, so a kernel that lies about them lies to every check above it.
+
+use bytemuck::Pod;
+use smallvec::SmallVec;
+use xlog_core::{Access, ScalarType};
+
+use crate::host::HostKernel;
+
+/// The most arguments a kernel may take.
+pub const MAX_ARGUMENTS: usize = 32;
+
+/// One compiled source file: its name and its PTX.
+#[derive(Debug)]
+pub struct KernelModule {
+    /// The source file's name without its ending.
+    pub name: &'static str,
+    /// The compiled text, understood by every supported GPU.
+    pub ptx: &'static str,
+}
+
+/// What a kernel does with one parameter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ParameterKind {
+    /// A pointer to memory the kernel reads.
+    In,
+    /// A pointer to memory the kernel writes without reading it.
+    Out,
+    /// A pointer to memory the kernel reads and writes.
+    InOut,
+    /// A plain value.
+    Scalar,
+}
+
+impl ParameterKind {
+    /// How the kernel touches the memory behind the parameter; `None` for a plain value.
+    #[must_use]
+    pub const fn access(self) -> Option<Access> {
+        match self {
+            Self::In => Some(Access::Read),
+            Self::Out => Some(Access::Write),
+            Self::InOut => Some(Access::ReadWrite),
+            Self::Scalar => None,
+        }
+    }
+}
+
+/// One parameter of a kernel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Parameter {
+    /// Its name in the source.
+    pub name: &'static str,
+    /// What the kernel does with it.
+    pub kind: ParameterKind,
+    /// The type of the value, or of the values it points to.
+    pub scalar: ScalarType,
+}
+
+impl Parameter {
+    /// Memory the kernel reads.
+    #[must_use]
+    pub const fn input(name: &'static str, scalar: ScalarType) -> Self {
+        Self {
+            name,
+            kind: ParameterKind::In,
+            scalar,
+        }
+    }
+
+    /// Memory the kernel writes.
+    #[must_use]
+    pub const fn output(name: &'static str, scalar: ScalarType) -> Self {
+        Self {
+            name,
+            kind: ParameterKind::Out,
+            scalar,
+        }
+    }
+
+    /// Memory the kernel reads and writes.
+    #[must_use]
+    pub const fn in_out(name: &'static str, scalar: ScalarType) -> Self {
+        Self {
+            name,
+            kind: ParameterKind::InOut,
+            scalar,
+        }
+    }
+
+    /// A plain value.
+    #[must_use]
+    pub const fn value(name: &'static str, scalar: ScalarType) -> Self {
+        Self {
+            name,
+            kind: ParameterKind::Scalar,
+            scalar,
+        }
+    }
+}
+
+/// A kernel: one name, one signature, two bodies.
+#[derive(Debug)]
+pub struct KernelDefinition {
+    /// The entry point's name on the device.
+    pub name: &'static str,
+    /// The compiled file that holds it.
+    pub module: &'static KernelModule,
+    /// Its parameters, in order.
+    pub parameters: &'static [Parameter],
+    /// Its twin on the host device.
+    pub host: HostKernel,
+}
+
+/// How many threads run a kernel: blocks of threads, and bytes of shared memory for each block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct LaunchDims {
+    /// Blocks in each dimension.
+    pub grid: [u32; 3],
+    /// Threads of a block in each dimension.
+    pub block: [u32; 3],
+    /// Dynamic shared memory of a block, in bytes.
+    pub shared_bytes: u32,
+}
+
+impl LaunchDims {
+    /// Blocks and threads in one dimension.
+    #[must_use]
+    pub const fn linear(blocks: u32, threads: u32) -> Self {
+        Self {
+            grid: [blocks, 1, 1],
+            block: [threads, 1, 1],
+            shared_bytes: 0,
+        }
+    }
+
+    /// Enough blocks of 256 threads for `elements`, capped at 65,535 blocks: a kernel launched
+    /// with it strides over what is left.
+    ///
+    /// ```
+    /// use xlog_driver::LaunchDims;
+    ///
+    /// assert_eq!(LaunchDims::for_elements(1000).grid, [4, 1, 1]);
+    /// assert_eq!(LaunchDims::for_elements(0).grid, [1, 1, 1]);
+    /// ```
+    #[must_use]
+    pub const fn for_elements(elements: usize) -> Self {
+        let blocks = elements.div_ceil(256);
+        let blocks = if blocks == 0 {
+            1
+        } else if blocks > 65_535 {
+            65_535
+        } else {
+            blocks
+        };
+        Self::linear(blocks as u32, 256)
+    }
+}
+
+/// The arguments of one launch: eight bytes each, in the order of the parameters.
+///
+/// Values are stored in the low bytes of their slot, as every supported machine lays them out.
+#[derive(Clone, Debug, Default)]
+pub struct Arguments {
+    slots: SmallVec<[u64; 12]>,
+}
+
+impl Arguments {
+    /// No arguments yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Appends a device address.
+    #[inline]
+    pub fn push_pointer(&mut self, pointer: u64) {
+        self.slots.push(pointer);
+    }
+
+    /// Appends a value of at most eight bytes; false, and nothing appended, if it is larger.
+    #[inline]
+    pub fn push_value<T: Pod>(&mut self, value: T) -> bool {
+        let bytes = bytemuck::bytes_of(&value);
+        if bytes.len() > 8 {
+            return false;
+        }
+        let mut slot = [0u8; 8];
+        slot[..bytes.len()].copy_from_slice(bytes);
+        self.slots.push(u64::from_ne_bytes(slot));
+        true
+    }
+
+    /// The packed slots.
+    #[must_use]
+    pub fn slots(&self) -> &[u64] {
+        &self.slots
+    }
+
+    /// The value in slot `index`, if there is one and `T` fits.
+    #[must_use]
+    pub fn value<T: Pod>(&self, index: usize) -> Option<T> {
+        let slot = self.slots.get(index)?.to_ne_bytes();
+        slot.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_come_back_as_they_were_packed() {
+        let mut arguments = Arguments::new();
+        arguments.push_pointer(0xdead_beef_0000);
+        assert!(arguments.push_value(7u32) && arguments.push_value(-2i64));
+        assert!(arguments.push_value(1.5f32));
+        assert!(
+            !arguments.push_value([0u64; 2]),
+            "sixteen bytes do not fit a slot"
+        );
+        assert_eq!(arguments.value::<u64>(0), Some(0xdead_beef_0000));
+        assert_eq!(arguments.value::<u32>(1), Some(7));
+        assert_eq!(arguments.value::<i64>(2), Some(-2));
+        assert_eq!(arguments.value::<f32>(3), Some(1.5));
+        assert_eq!(arguments.value::<u32>(4), None);
+        assert_eq!(arguments.value::<[u64; 2]>(0), None);
+    }
+}

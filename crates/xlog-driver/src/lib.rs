@@ -1,0 +1,25 @@
+//! The driver layer of XLOG: one contract, two devices.
+//!
+//! [`Driver`] is what the runtime needs of a device: streams, events, memory, copies and kernel
+//! launches. [`CudaDriver`](cuda::CudaDriver) keeps it with NVIDIA's driver, found at run time, so
+//! that building needs no CUDA toolkit; [`HostDriver`](host::HostDriver) keeps it with threads of
+//! this process, so that every program runs, and can go wrong, on a machine without a GPU.
+//!
+//! This layer validates nothing it can leave to the runtime above it: handles and pointers are
+//! passed as they are, and the methods that trust them are `unsafe`. What it does promise is that
+//! every call answers with a value or a [`DriverError`], on any thread, and never panics.
+
+pub mod cuda;
+pub mod host;
+
+mod contract;
+mod error;
+mod info;
+mod kernel;
+
+pub use contract::{Driver, RawEvent, RawFunction, RawStream, StreamProgress};
+pub use error::{DriverError, DriverResult};
+pub use info::{DeviceInfo, DeviceKind, MemoryInfo};
+pub use kernel::{
+    Arguments, KernelDefinition, KernelModule, LaunchDims, MAX_ARGUMENTS, Parameter, ParameterKind,
+};
