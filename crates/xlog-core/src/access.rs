@@ -34,10 +34,7 @@ impl Access {
     /// The one use that stands for both: read and write become read-write.
     #[must_use]
     pub const fn and(self, other: Self) -> Self {
-        match (
-            self.reads() || other.reads(),
-            self.writes() || other.writes(),
-        ) {
+        match (self.reads() || other.reads(), self.writes() || other.writes()) {
             (true, true) => Self::ReadWrite,
             (false, true) => Self::Write,
             _ => Self::Read,

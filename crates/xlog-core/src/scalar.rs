@@ -34,16 +34,8 @@ pub enum ScalarType {
 
 impl ScalarType {
     /// Every scalar type, in declaration order.
-    pub const ALL: [Self; 8] = [
-        Self::U8,
-        Self::U32,
-        Self::U64,
-        Self::I32,
-        Self::I64,
-        Self::F32,
-        Self::F64,
-        Self::Bool,
-    ];
+    pub const ALL: [Self; 8] =
+        [Self::U8, Self::U32, Self::U64, Self::I32, Self::I64, Self::F32, Self::F64, Self::Bool];
 
     /// Bytes one value takes in device memory.
     #[must_use]
@@ -84,9 +76,7 @@ impl std::str::FromStr for ScalarType {
         Self::ALL
             .into_iter()
             .find(|scalar| scalar.name() == name)
-            .ok_or_else(|| crate::SchemaError::UnknownType {
-                name: name.to_owned(),
-            })
+            .ok_or_else(|| crate::SchemaError::UnknownType { name: name.to_owned() })
     }
 }
 
@@ -99,12 +89,7 @@ mod tests {
         for scalar in ScalarType::ALL {
             assert_eq!(scalar.name().parse(), Ok(scalar));
         }
-        let error = "u16"
-            .parse::<ScalarType>()
-            .expect_err("u16 is not a type here");
-        assert!(
-            error.to_string().contains("u16") && error.to_string().contains("u32"),
-            "{error}"
-        );
+        let error = "u16".parse::<ScalarType>().expect_err("u16 is not a type here");
+        assert!(error.to_string().contains("u16") && error.to_string().contains("u32"), "{error}");
     }
 }

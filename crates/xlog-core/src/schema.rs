@@ -16,11 +16,7 @@ impl Field {
     /// A column whose every row has a value.
     #[must_use]
     pub fn new(name: impl Into<String>, scalar: ScalarType) -> Self {
-        Self {
-            name: name.into(),
-            scalar,
-            nullable: false,
-        }
+        Self { name: name.into(), scalar, nullable: false }
     }
 
     /// The same column, with values allowed to be missing.
@@ -62,13 +58,8 @@ impl Schema {
             if field.name.is_empty() {
                 return Err(SchemaError::EmptyName { index });
             }
-            if fields[..index]
-                .iter()
-                .any(|earlier| earlier.name == field.name)
-            {
-                return Err(SchemaError::DuplicateColumn {
-                    name: field.name.clone(),
-                });
+            if fields[..index].iter().any(|earlier| earlier.name == field.name) {
+                return Err(SchemaError::DuplicateColumn { name: field.name.clone() });
             }
         }
         Ok(Self { fields })
@@ -82,13 +73,12 @@ impl Schema {
 
     /// Where the column called `name` stands.
     pub fn index_of(&self, name: &str) -> Result<usize, SchemaError> {
-        self.fields
-            .iter()
-            .position(|field| field.name == name)
-            .ok_or_else(|| SchemaError::UnknownColumn {
+        self.fields.iter().position(|field| field.name == name).ok_or_else(|| {
+            SchemaError::UnknownColumn {
                 name: name.to_owned(),
                 known: self.fields.iter().map(|field| field.name.clone()).collect(),
-            })
+            }
+        })
     }
 }
 
@@ -130,19 +120,11 @@ impl fmt::Display for SchemaError {
                 write!(f, "two columns are called {name:?}; rename one")
             }
             Self::UnknownColumn { name, known } => {
-                write!(
-                    f,
-                    "no column is called {name:?}; there are: {}",
-                    known.join(", ")
-                )
+                write!(f, "no column is called {name:?}; there are: {}", known.join(", "))
             }
             Self::UnknownType { name } => {
                 let known: Vec<_> = ScalarType::ALL.iter().map(|scalar| scalar.name()).collect();
-                write!(
-                    f,
-                    "no type is called {name:?}; there are: {}",
-                    known.join(", ")
-                )
+                write!(f, "no type is called {name:?}; there are: {}", known.join(", "))
             }
         }
     }
@@ -166,10 +148,7 @@ mod tests {
             Err(SchemaError::EmptyName { index: 1 })
         );
         let schema = Schema::new(vec![field("a"), field("b")]).expect("two names");
-        let error = schema
-            .index_of("c")
-            .expect_err("c is not there")
-            .to_string();
+        let error = schema.index_of("c").expect_err("c is not there").to_string();
         assert!(error.contains("\"c\"") && error.contains("a, b"), "{error}");
     }
 }

@@ -51,11 +51,7 @@ impl CudaDevice {
     /// A device behind any driver that keeps the contract.
     #[must_use]
     pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
-        Self {
-            driver,
-            lost: AtomicBool::new(false),
-            reason: OnceLock::new(),
-        }
+        Self { driver, lost: AtomicBool::new(false), reason: OnceLock::new() }
     }
 
     /// The driver underneath. Work enqueued on it directly is outside every guarantee.
@@ -89,11 +85,7 @@ impl CudaDevice {
     ) -> ResourceResult<LoadedKernel> {
         self.check_alive()?;
         let function = self.note(self.driver.load_kernel(definition))?;
-        Ok(LoadedKernel {
-            function,
-            definition,
-            device: self.identity(),
-        })
+        Ok(LoadedKernel { function, definition, device: self.identity() })
     }
 
     /// The error that lost the device, if it is lost.
@@ -110,11 +102,7 @@ impl CudaDevice {
     /// [`ResourceError::DeviceLost`] once the device is lost.
     #[inline]
     pub(crate) fn check_alive(&self) -> ResourceResult<()> {
-        if self.lost.load(Ordering::Relaxed) {
-            Err(ResourceError::DeviceLost)
-        } else {
-            Ok(())
-        }
+        if self.lost.load(Ordering::Relaxed) { Err(ResourceError::DeviceLost) } else { Ok(()) }
     }
 
     /// Passes a driver's answer on, and remembers if it means that the device is lost.

@@ -34,12 +34,7 @@ impl DriverError {
         code: i32,
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self {
-            call: call.into(),
-            code,
-            message: message.into(),
-            sticky: false,
-        }
+        Self { call: call.into(), code, message: message.into(), sticky: false }
     }
 
     /// The same failure, one that no later call on this device survives.
@@ -85,11 +80,7 @@ impl fmt::Display for DriverError {
         if self.call.is_empty() {
             f.write_str(&self.message)
         } else {
-            write!(
-                f,
-                "{} failed with code {}: {}",
-                self.call, self.code, self.message
-            )
+            write!(f, "{} failed with code {}: {}", self.call, self.code, self.message)
         }
     }
 }

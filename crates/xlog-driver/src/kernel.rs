@@ -64,41 +64,25 @@ impl Parameter {
     /// Memory the kernel reads.
     #[must_use]
     pub const fn input(name: &'static str, scalar: ScalarType) -> Self {
-        Self {
-            name,
-            kind: ParameterKind::In,
-            scalar,
-        }
+        Self { name, kind: ParameterKind::In, scalar }
     }
 
     /// Memory the kernel writes.
     #[must_use]
     pub const fn output(name: &'static str, scalar: ScalarType) -> Self {
-        Self {
-            name,
-            kind: ParameterKind::Out,
-            scalar,
-        }
+        Self { name, kind: ParameterKind::Out, scalar }
     }
 
     /// Memory the kernel reads and writes.
     #[must_use]
     pub const fn in_out(name: &'static str, scalar: ScalarType) -> Self {
-        Self {
-            name,
-            kind: ParameterKind::InOut,
-            scalar,
-        }
+        Self { name, kind: ParameterKind::InOut, scalar }
     }
 
     /// A plain value.
     #[must_use]
     pub const fn value(name: &'static str, scalar: ScalarType) -> Self {
-        Self {
-            name,
-            kind: ParameterKind::Scalar,
-            scalar,
-        }
+        Self { name, kind: ParameterKind::Scalar, scalar }
     }
 }
 
@@ -130,11 +114,7 @@ impl LaunchDims {
     /// Blocks and threads in one dimension.
     #[must_use]
     pub const fn linear(blocks: u32, threads: u32) -> Self {
-        Self {
-            grid: [blocks, 1, 1],
-            block: [threads, 1, 1],
-            shared_bytes: 0,
-        }
+        Self { grid: [blocks, 1, 1], block: [threads, 1, 1], shared_bytes: 0 }
     }
 
     /// Enough blocks of 256 threads for `elements`, capped at 65,535 blocks: a kernel launched
@@ -218,10 +198,7 @@ mod tests {
         arguments.push_pointer(0xdead_beef_0000);
         assert!(arguments.push_value(7u32) && arguments.push_value(-2i64));
         assert!(arguments.push_value(1.5f32));
-        assert!(
-            !arguments.push_value([0u64; 2]),
-            "sixteen bytes do not fit a slot"
-        );
+        assert!(!arguments.push_value([0u64; 2]), "sixteen bytes do not fit a slot");
         assert_eq!(arguments.value::<u64>(0), Some(0xdead_beef_0000));
         assert_eq!(arguments.value::<u32>(1), Some(7));
         assert_eq!(arguments.value::<i64>(2), Some(-2));

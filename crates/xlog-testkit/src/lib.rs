@@ -1,1 +1,22 @@
-//! x
+//! Tests for XLOG's runtime, and the tools to write more of them.
+//!
+//! A [`Rig`] is a device with everything over it; a [`Gate`] holds a stream back so that a missing
+//! wait is wrong every time and not by luck; a [`LayeredDriver`] counts driver calls, fails them by
+//! plan, and can be made deaf to event waits. The [`suites`] use them, on either device, from one
+//! source: a test program is one line,
+//!
+//! ```no_run
+//! xlog_testkit::run(xlog_testkit::TestDevice::Host)
+//! ```
+
+pub mod suites;
+
+mod gate;
+mod harness;
+mod layer;
+mod rig;
+
+pub use gate::Gate;
+pub use harness::{TestCase, run};
+pub use layer::{DriverCall, INJECTED, LayeredDriver};
+pub use rig::{Rig, TestDevice, fail};

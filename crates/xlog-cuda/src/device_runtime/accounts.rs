@@ -25,11 +25,7 @@ pub(super) struct Accounts {
 
 impl Accounts {
     pub(super) fn new(lanes: usize) -> Self {
-        Self {
-            live: 0,
-            pending: 0,
-            lanes: vec![LaneAccount::default(); lanes],
-        }
+        Self { live: 0, pending: 0, lanes: vec![LaneAccount::default(); lanes] }
     }
 
     pub(super) fn allocated(&mut self, bytes: usize) {
@@ -47,11 +43,7 @@ impl Accounts {
     /// Every lane with pending frees, and how much was freed there so far.
     pub(super) fn lanes_with_pending(&self) -> Vec<(usize, Freed)> {
         let pending = |account: &LaneAccount| account.freed != account.reaped;
-        let lanes = self
-            .lanes
-            .iter()
-            .enumerate()
-            .filter(|(_, account)| pending(account));
+        let lanes = self.lanes.iter().enumerate().filter(|(_, account)| pending(account));
         lanes.map(|(lane, account)| (lane, account.freed)).collect()
     }
 
@@ -77,10 +69,7 @@ impl Accounts {
 
     /// Pending bytes, added up lane by lane.
     pub(super) fn pending_by_lane(&self) -> usize {
-        self.lanes
-            .iter()
-            .map(|lane| (lane.freed.bytes - lane.reaped.bytes) as usize)
-            .sum()
+        self.lanes.iter().map(|lane| (lane.freed.bytes - lane.reaped.bytes) as usize).sum()
     }
 }
 
@@ -95,30 +84,10 @@ mod tests {
         accounts.allocated(20);
         accounts.freed(100, 2);
         let seen = accounts.lanes_with_pending();
-        assert_eq!(
-            seen,
-            [(
-                2,
-                Freed {
-                    bytes: 100,
-                    blocks: 1
-                }
-            )]
-        );
+        assert_eq!(seen, [(2, Freed { bytes: 100, blocks: 1 })]);
         accounts.freed(20, 2);
         assert_eq!(accounts.reaped(2, seen[0].1), 1);
-        assert_eq!(
-            accounts.reaped(2, seen[0].1),
-            0,
-            "the second reap finds nothing left"
-        );
-        assert_eq!(
-            (
-                accounts.live(),
-                accounts.pending(),
-                accounts.pending_by_lane()
-            ),
-            (0, 20, 20)
-        );
+        assert_eq!(accounts.reaped(2, seen[0].1), 0, "the second reap finds nothing left");
+        assert_eq!((accounts.live(), accounts.pending(), accounts.pending_by_lane()), (0, 20, 20));
     }
 }

@@ -156,9 +156,7 @@ impl Core {
         lane.hold_block();
         tracker.detach(retired);
         // SAFETY: the block is out of use, and its lane follows every use of it.
-        let freed = self
-            .device
-            .note(unsafe { self.device.driver().free_on(retired.ptr, raw) });
+        let freed = self.device.note(unsafe { self.device.driver().free_on(retired.ptr, raw) });
         if let Err(error) = freed {
             tracker.attach(retired);
             lane.drop_blocks(1);
@@ -230,17 +228,10 @@ impl Core {
         let probe = match probe {
             Some(probe) => probe,
             // Behind every free of `seen`, and the earliest such point there can be by now.
-            None => (
-                lane,
-                seen,
-                tracker.mark_with_event(&tracker.lanes()[lane])?.1,
-            ),
+            None => (lane, seen, tracker.mark_with_event(&tracker.lanes()[lane])?.1),
         };
         // SAFETY: the probe holds the event.
-        if self
-            .device
-            .note(unsafe { driver.event_done(probe.2.raw) })?
-        {
+        if self.device.note(unsafe { driver.event_done(probe.2.raw) })? {
             self.settle(lane, probe.1);
         } else {
             self.probes.lock().push(probe);
@@ -272,18 +263,15 @@ impl DeviceMemoryResource for AsyncCudaResource {
             let raw = lane.raw(device)?;
             // SAFETY: the stream lives as long as the tracker.
             let ptr = device.note(unsafe { device.driver().allocate_on(bytes, raw) })?;
-            let registered = tracker
-                .mark(lane)
-                .and_then(|birth| tracker.register(ptr, bytes, lane, birth));
-            registered
-                .map(|generation| (ptr, generation))
-                .inspect_err(|_| {
-                    // SAFETY: nobody has seen the memory yet.
-                    let freed = device.note(unsafe { device.driver().free_on(ptr, raw) });
-                    if let Err(error) = freed {
-                        log::error!("{bytes} bytes leaked at {ptr:#x}: {error}");
-                    }
-                })
+            let registered =
+                tracker.mark(lane).and_then(|birth| tracker.register(ptr, bytes, lane, birth));
+            registered.map(|generation| (ptr, generation)).inspect_err(|_| {
+                // SAFETY: nobody has seen the memory yet.
+                let freed = device.note(unsafe { device.driver().free_on(ptr, raw) });
+                if let Err(error) = freed {
+                    log::error!("{bytes} bytes leaked at {ptr:#x}: {error}");
+                }
+            })
         })();
         let (ptr, generation) = allocated.inspect_err(|_| lane.drop_blocks(1))?;
         core.accounts.lock().allocated(bytes);
@@ -303,9 +291,7 @@ impl DeviceMemoryResource for AsyncCudaResource {
         let Some(retired) = self.core.retire(&block)? else {
             return Ok(());
         };
-        self.core
-            .free(&retired)
-            .inspect_err(|error| self.core.keep_for_reap(&retired, error))
+        self.core.free(&retired).inspect_err(|error| self.core.keep_for_reap(&retired, error))
     }
 
     fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {

@@ -84,12 +84,7 @@ impl DeviceMemoryResource for DirectCudaResource {
     fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
         self.try_deallocate(block).map_err(|(block, error)| {
             // Misuse leaves the block with nobody; a driver that failed gets another chance.
-            if self
-                .live
-                .lock()
-                .get(&block.ptr)
-                .is_some_and(|live| live.0 == block.generation)
-            {
+            if self.live.lock().get(&block.ptr).is_some_and(|live| live.0 == block.generation) {
                 self.unfreed.lock().push(block);
             }
             error
@@ -98,9 +93,11 @@ impl DeviceMemoryResource for DirectCudaResource {
 
     fn reap_pending(&self) -> ResourceResult<()> {
         let unfreed = std::mem::take(&mut *self.unfreed.lock());
-        unfreed
-            .into_iter()
-            .fold(Ok(()), |answer, block| answer.and(self.deallocate(block)))
+        let mut answer = Ok(());
+        for block in unfreed {
+            answer = answer.and(self.deallocate(block));
+        }
+        answer
     }
 
     fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
@@ -124,10 +121,7 @@ impl DeviceMemoryResource for DirectCudaResource {
         };
         // SAFETY: the block came from `allocate`, its entry is gone, and `free` waits for the
         // device first.
-        match self
-            .device
-            .note(unsafe { self.device.driver().free(block.ptr) })
-        {
+        match self.device.note(unsafe { self.device.driver().free(block.ptr) }) {
             Ok(()) => {
                 self.live_bytes.fetch_sub(entry.1, Ordering::Relaxed);
                 Ok(())

@@ -49,13 +49,9 @@ pub enum ResourceError {
 impl fmt::Display for ResourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfBudget {
-                requested,
-                remaining,
-            } => write!(
-                f,
-                "out of budget: requested {requested} bytes, remaining {remaining} bytes"
-            ),
+            Self::OutOfBudget { requested, remaining } => {
+                write!(f, "out of budget: requested {requested} bytes, remaining {remaining} bytes")
+            }
             Self::Driver(error) => write!(f, "driver error: {error}"),
             Self::StreamMisuse(what) => write!(f, "stream misuse: {what}"),
             Self::UseAfterFree { generation } => write!(
@@ -64,11 +60,7 @@ impl fmt::Display for ResourceError {
                 generation.0
             ),
             Self::OutOfBounds { generation } => {
-                write!(
-                    f,
-                    "out of bounds: an access left the block of generation {}",
-                    generation.0
-                )
+                write!(f, "out of bounds: an access left the block of generation {}", generation.0)
             }
             Self::DeviceLost => f.write_str(
                 "device lost: an earlier error made the device unusable; restart the process",

@@ -91,8 +91,7 @@ pub trait DeviceMemoryResource: Send + Sync {
 
     /// Prepares every use of one launch.
     fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        uses.iter()
-            .try_for_each(|one| self.prepare_block_use(one.block(), stream, one.access()))
+        uses.iter().try_for_each(|one| self.prepare_block_use(one.block(), stream, one.access()))
     }
 
     /// Records every use of one launch. Work is in flight by now, so an error at one block does
@@ -112,6 +111,67 @@ pub trait DeviceMemoryResource: Send + Sync {
     /// one that does keeps the default.
     fn direct_tracker(&self) -> Option<&UseTracker> {
         None
+    }
+}
+
+/// A shared resource is a resource: whoever keeps the other handle can ask it about itself.
+impl<R: DeviceMemoryResource + ?Sized> DeviceMemoryResource for std::sync::Arc<R> {
+    fn allocate(
+        &self,
+        bytes: usize,
+        stream: StreamId,
+        tag: AllocTag,
+    ) -> ResourceResult<DeviceBlock> {
+        (**self).allocate(bytes, stream, tag)
+    }
+    fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
+        (**self).deallocate(block)
+    }
+    fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
+        (**self).try_deallocate(block)
+    }
+    fn device_ordinal(&self) -> u32 {
+        (**self).device_ordinal()
+    }
+    fn bytes_outstanding(&self) -> usize {
+        (**self).bytes_outstanding()
+    }
+    fn reap_pending(&self) -> ResourceResult<()> {
+        (**self).reap_pending()
+    }
+    fn try_reap(&self) -> ResourceResult<()> {
+        (**self).try_reap()
+    }
+    fn supports_block_use_tracking(&self) -> bool {
+        (**self).supports_block_use_tracking()
+    }
+    fn prepare_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        (**self).prepare_block_use(block, stream, access)
+    }
+    fn finish_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        (**self).finish_block_use(block, stream, access)
+    }
+    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
+        (**self).record_block_use(block, stream)
+    }
+    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        (**self).prepare_uses(uses, stream)
+    }
+    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        (**self).finish_uses(uses, stream)
+    }
+    fn direct_tracker(&self) -> Option<&UseTracker> {
+        (**self).direct_tracker()
     }
 }
 

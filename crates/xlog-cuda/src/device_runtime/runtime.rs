@@ -45,9 +45,7 @@ impl RuntimeCore {
     /// The tracker, if the recorder may talk to it without the stack in between.
     #[inline]
     pub(crate) fn direct_tracker(&self) -> Option<&UseTracker> {
-        self.resource
-            .direct_tracker()
-            .filter(|direct| std::ptr::eq(*direct, self.tracker()))
+        self.resource.direct_tracker().filter(|direct| std::ptr::eq(*direct, self.tracker()))
     }
 
     #[inline]
@@ -60,10 +58,7 @@ impl RuntimeCore {
     }
 
     pub(crate) fn raw(&self, stream: StreamId) -> ResourceResult<RawStream> {
-        let lane = self
-            .tracker()
-            .lane(stream)
-            .ok_or_else(|| unknown_stream(stream))?;
+        let lane = self.tracker().lane(stream).ok_or_else(|| unknown_stream(stream))?;
         lane.raw(&self.device)
     }
 }
@@ -90,17 +85,8 @@ impl XlogDeviceRuntime {
             other_pool.then(|| "the resource works on another stream pool; share one".into())
         });
         let staging = StagingPool::new(Arc::clone(&device));
-        let core = RuntimeCore {
-            device,
-            ordinal,
-            pool,
-            staging,
-            resource,
-            mismatch,
-        };
-        Self {
-            core: Arc::new(core),
-        }
+        let core = RuntimeCore { device, ordinal, pool, staging, resource, mismatch };
+        Self { core: Arc::new(core) }
     }
 
     /// The same, refusing parts of different devices at once.

@@ -54,13 +54,7 @@ impl StreamPool {
     fn with_room_for(device: Arc<CudaDevice>, capacity: usize) -> Self {
         let tracker = Arc::new(UseTracker::new(device, capacity + 1));
         tracker.lanes()[0].occupy(StreamId::DEFAULT, None);
-        Self {
-            tracker,
-            membership: Mutex::new(Membership {
-                last_id: 0,
-                acquired: 0,
-            }),
-        }
+        Self { tracker, membership: Mutex::new(Membership { last_id: 0, acquired: 0 }) }
     }
 
     /// A stream of its own for the caller. A full pool is an error, never a silent share.
@@ -129,10 +123,7 @@ impl StreamPool {
             ));
         }
         let mut membership = self.membership.lock();
-        let lane = self
-            .tracker
-            .lane(stream)
-            .ok_or_else(|| unknown_stream(stream))?;
+        let lane = self.tracker.lane(stream).ok_or_else(|| unknown_stream(stream))?;
         // Closed first: whoever comes in from here on is refused, so what is found stays so.
         lane.close();
         let blocks = lane.blocks();
@@ -218,14 +209,7 @@ impl StreamPool {
 
 impl fmt::Debug for StreamPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let streams: Vec<_> = self
-            .tracker
-            .lanes()
-            .iter()
-            .filter_map(|l| l.stream())
-            .collect();
-        f.debug_struct("StreamPool")
-            .field("streams", &streams)
-            .finish_non_exhaustive()
+        let streams: Vec<_> = self.tracker.lanes().iter().filter_map(|l| l.stream()).collect();
+        f.debug_struct("StreamPool").field("streams", &streams).finish_non_exhaustive()
     }
 }

@@ -134,11 +134,7 @@ impl BlockUse {
     /// `block`, touched as `access` says.
     #[must_use]
     pub const fn new(block: BlockId, access: Access) -> Self {
-        Self {
-            block,
-            access,
-            slot: SlotHint::NONE,
-        }
+        Self { block, access, slot: SlotHint::NONE }
     }
 
     /// Which block.
@@ -164,10 +160,7 @@ mod tests {
             let threads: Vec<_> = (0..4)
                 .map(|_| scope.spawn(|| (0..5_000).map(|_| Generation::next().0).collect()))
                 .collect();
-            threads
-                .into_iter()
-                .flat_map(|t| -> Vec<u64> { t.join().expect("a thread") })
-                .collect()
+            threads.into_iter().flat_map(|t| -> Vec<u64> { t.join().expect("a thread") }).collect()
         });
         all.sort_unstable();
         all.dedup();

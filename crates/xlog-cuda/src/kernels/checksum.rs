@@ -8,10 +8,8 @@ use xlog_driver::{
 
 use super::length;
 
-static MODULE: KernelModule = KernelModule {
-    name: "checksum",
-    ptx: include_str!("../../kernels/checksum.ptx"),
-};
+static MODULE: KernelModule =
+    KernelModule { name: "checksum", ptx: include_str!("../../kernels/checksum.ptx") };
 
 /// Adds the checksum of `in` to `sum`, which starts at zero.
 pub static CHECKSUM_U32: KernelDefinition = KernelDefinition {

@@ -8,10 +8,8 @@ use xlog_driver::{
 
 use super::length;
 
-static MODULE: KernelModule = KernelModule {
-    name: "elementwise",
-    ptx: include_str!("../../kernels/elementwise.ptx"),
-};
+static MODULE: KernelModule =
+    KernelModule { name: "elementwise", ptx: include_str!("../../kernels/elementwise.ptx") };
 
 /// `out[i] = value`.
 pub static FILL_U32: KernelDefinition = KernelDefinition {
@@ -53,8 +51,7 @@ impl KernelBody for Copy {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         let n = length(call.value(2)?)?;
         let output = call.output::<u32>(1, n)?;
-        call.input::<u32>(0, n)?
-            .for_each_piece(|start, piece| output.write_from(start, piece));
+        call.input::<u32>(0, n)?.for_each_piece(|start, piece| output.write_from(start, piece));
         Ok(())
     }
 }

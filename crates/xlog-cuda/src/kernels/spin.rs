@@ -9,19 +9,14 @@ use xlog_driver::{
     host::{HostKernel, KernelBody, KernelCall, KernelFault, MemoryPolicy},
 };
 
-static MODULE: KernelModule = KernelModule {
-    name: "spin",
-    ptx: include_str!("../../kernels/spin.ptx"),
-};
+static MODULE: KernelModule =
+    KernelModule { name: "spin", ptx: include_str!("../../kernels/spin.ptx") };
 
 /// Holds its stream until `*flag` is not zero, or until `max_nanoseconds` have passed. One thread.
 pub static GATE: KernelDefinition = KernelDefinition {
     name: "xlog_gate",
     module: &MODULE,
-    parameters: &[
-        Parameter::input("flag", U32),
-        Parameter::value("max_nanoseconds", U64),
-    ],
+    parameters: &[Parameter::input("flag", U32), Parameter::value("max_nanoseconds", U64)],
     host: HostKernel::of::<Gate>(),
 };
 
@@ -42,10 +37,7 @@ impl KernelBody for Gate {
 pub static SIGNAL: KernelDefinition = KernelDefinition {
     name: "xlog_signal",
     module: &MODULE,
-    parameters: &[
-        Parameter::output("flag", U32),
-        Parameter::value("value", U32),
-    ],
+    parameters: &[Parameter::output("flag", U32), Parameter::value("value", U32)],
     host: HostKernel::of::<Signal>(),
 };
 
@@ -75,8 +67,7 @@ impl<const BLOCKS: usize> KernelBody for Touch<BLOCKS> {
         let amount = call.value::<u32>(BLOCKS)?;
         for index in 0..BLOCKS {
             let value = call.input::<u32>(index, 1)?.get(0);
-            call.output::<u32>(index, 1)?
-                .set(0, value.wrapping_add(amount));
+            call.output::<u32>(index, 1)?.set(0, value.wrapping_add(amount));
         }
         Ok(())
     }

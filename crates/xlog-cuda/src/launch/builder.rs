@@ -157,9 +157,7 @@ impl<'r> LaunchBuilder<'r> {
 
     fn next_parameter(&self) -> &'static str {
         let parameters = self.kernel.definition.parameters;
-        parameters
-            .get(self.arguments.slots().len())
-            .map_or("an argument", |p| p.name)
+        parameters.get(self.arguments.slots().len()).map_or("an argument", |p| p.name)
     }
 
     /// Waits, enqueues and records in one step.
@@ -191,12 +189,7 @@ impl<'r> LaunchBuilder<'r> {
             )));
         }
         let (stream, uses, place) = (self.stream, &*self.uses, self.place);
-        let enqueue = Enqueue {
-            runtime: core,
-            stream,
-            uses,
-            place,
-        };
+        let enqueue = Enqueue { runtime: core, stream, uses, place };
         let driver = core.device.driver();
         // SAFETY: the arguments match the signature (checked one by one), every block behind them
         // is claimed, and its memory is freed only behind this launch.

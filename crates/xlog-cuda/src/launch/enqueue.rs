@@ -57,10 +57,8 @@ impl Enqueue<'_> {
     ) -> ResourceResult<Holder> {
         let holder = Holder::new(self.stream, self.place);
         prepare(self.runtime, self.uses, holder, OnConflict::Wait)?;
-        let enqueued = self
-            .runtime
-            .raw(self.stream)
-            .and_then(|raw| self.runtime.device.note(operation(raw)));
+        let enqueued =
+            self.runtime.raw(self.stream).and_then(|raw| self.runtime.device.note(operation(raw)));
         match enqueued {
             Ok(()) => Ok(holder),
             Err(error) => {
@@ -131,8 +129,5 @@ pub(super) fn commit(
 
 /// The uses whose blocks this runtime's tracker keeps: a stack may track some elsewhere.
 fn known_uses(tracker: &UseTracker, uses: &[BlockUse]) -> Vec<BlockUse> {
-    uses.iter()
-        .filter(|one| tracker.knows(one.block))
-        .copied()
-        .collect()
+    uses.iter().filter(|one| tracker.knows(one.block)).copied().collect()
 }

@@ -204,11 +204,7 @@ impl LaunchRecorder {
         match (one, self.mode) {
             (Some(one), _) => {
                 self.recorded += 1;
-                if late {
-                    self.late.add(one)
-                } else {
-                    self.uses.add(one)
-                }
+                if late { self.late.add(one) } else { self.uses.add(one) }
             }
             (None, RecorderMode::Permissive) => self.skipped += 1,
             (None, RecorderMode::Strict) => {
@@ -247,10 +243,7 @@ impl LaunchRecorder {
         let holder = Holder::new(self.stream, self.place);
         prepare(runtime.core(), &self.uses, holder, OnConflict::Refuse)
             .map_err(as_preflight_refusal)?;
-        self.phase = Phase::Claimed {
-            runtime: Arc::clone(runtime.core()),
-            holder,
-        };
+        self.phase = Phase::Claimed { runtime: Arc::clone(runtime.core()), holder };
         Ok(())
     }
 
@@ -260,10 +253,7 @@ impl LaunchRecorder {
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let answer = match phase {
-            Phase::Claimed {
-                runtime: mine,
-                holder,
-            } => {
+            Phase::Claimed { runtime: mine, holder } => {
                 let other = !Arc::ptr_eq(&mine, runtime.core());
                 let committed = commit(&mine, &self.uses, holder);
                 if other {
@@ -307,10 +297,7 @@ impl LaunchRecorder {
             return;
         }
         if let Err(error) = runtime.resource().finish_uses(uses, self.stream) {
-            log::warn!(
-                "publishing uses of a refused commit at {}: {error}",
-                self.place
-            );
+            log::warn!("publishing uses of a refused commit at {}: {error}", self.place);
         }
     }
 

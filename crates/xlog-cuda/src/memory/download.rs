@@ -29,11 +29,7 @@ enum State {
 
 impl<T: Pod> Download<T> {
     pub(super) fn done(bytes: Vec<u8>, len: usize) -> Self {
-        Self {
-            state: State::Done(bytes),
-            len,
-            values: PhantomData,
-        }
+        Self { state: State::Done(bytes), len, values: PhantomData }
     }
 
     pub(super) fn staged(
@@ -42,16 +38,8 @@ impl<T: Pod> Download<T> {
         event: Arc<RecordedEvent>,
         len: usize,
     ) -> Self {
-        let state = State::Staged {
-            runtime,
-            buffer: Some(buffer),
-            event,
-        };
-        Self {
-            state,
-            len,
-            values: PhantomData,
-        }
+        let state = State::Staged { runtime, buffer: Some(buffer), event };
+        Self { state, len, values: PhantomData }
     }
 
     /// Whether the values have arrived; asking does not wait.
@@ -74,11 +62,7 @@ impl<T: Pod> Download<T> {
             State::Done(bytes) => {
                 bytemuck::cast_slice_mut::<T, u8>(&mut values).copy_from_slice(bytes);
             }
-            State::Staged {
-                runtime,
-                buffer,
-                event,
-            } => {
+            State::Staged { runtime, buffer, event } => {
                 let device = runtime.device();
                 device.check_alive()?;
                 // SAFETY: the event is held here.
@@ -103,25 +87,16 @@ impl<T: Pod> Download<T> {
 
 impl<T> Drop for Download<T> {
     fn drop(&mut self) {
-        if let State::Staged {
-            runtime,
-            buffer,
-            event,
-        } = &mut self.state
+        if let State::Staged { runtime, buffer, event } = &mut self.state
             && let Some(buffer) = buffer.take()
         {
-            runtime
-                .core()
-                .staging
-                .give_back(buffer, Some(Arc::clone(event)));
+            runtime.core().staging.give_back(buffer, Some(Arc::clone(event)));
         }
     }
 }
 
 impl<T> fmt::Debug for Download<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Download")
-            .field("len", &self.len)
-            .finish_non_exhaustive()
+        f.debug_struct("Download").field("len", &self.len).finish_non_exhaustive()
     }
 }

@@ -73,14 +73,7 @@ impl GpuMemoryManager {
         runtime: Option<Arc<XlogDeviceRuntime>>,
     ) -> Self {
         let held = AtomicUsize::new(0);
-        Self {
-            core: Arc::new(ManagerCore {
-                device,
-                runtime,
-                budget,
-                held,
-            }),
-        }
+        Self { core: Arc::new(ManagerCore { device, runtime, budget, held }) }
     }
 
     /// `len` values on the default stream, their contents whatever was there before.
@@ -95,12 +88,10 @@ impl GpuMemoryManager {
         stream: StreamId,
         tag: AllocTag,
     ) -> ResourceResult<TrackedCudaSlice<T>> {
-        let bytes = len
-            .checked_mul(size_of::<T>())
-            .ok_or_else(|| ResourceError::OutOfBudget {
-                requested: usize::MAX,
-                remaining: self.core.remaining(),
-            })?;
+        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| ResourceError::OutOfBudget {
+            requested: usize::MAX,
+            remaining: self.core.remaining(),
+        })?;
         self.core.reserve(bytes)?;
         let slice = self.take(len, bytes, stream, tag);
         slice.inspect_err(|_| self.core.give_back(bytes))
@@ -119,28 +110,16 @@ impl GpuMemoryManager {
                 return Err("the manager's device is not its runtime's; make both from one".into());
             }
             let block = runtime.allocate(bytes, stream, tag)?;
-            return Ok(TrackedCudaSlice::tracked(
-                Arc::clone(core),
-                block,
-                len,
-                bytes,
-            ));
+            return Ok(TrackedCudaSlice::tracked(Arc::clone(core), block, len, bytes));
         }
         core.device.check_alive()?;
         if bytes == 0 {
-            return Err(
-                "an allocation of zero bytes was asked for; an empty column needs no \
+            return Err("an allocation of zero bytes was asked for; an empty column needs no \
                         memory"
-                    .into(),
-            );
+                .into());
         }
         let ptr = core.device.note(core.device.driver().allocate(bytes))?;
-        Ok(TrackedCudaSlice::untracked(
-            Arc::clone(core),
-            ptr,
-            len,
-            bytes,
-        ))
+        Ok(TrackedCudaSlice::untracked(Arc::clone(core), ptr, len, bytes))
     }
 
     /// Bytes held by slices that are alive.
@@ -179,10 +158,7 @@ impl ManagerCore {
                 });
             }
             let more = held.saturating_add(bytes);
-            match self
-                .held
-                .compare_exchange(held, more, Ordering::Relaxed, Ordering::Relaxed)
-            {
+            match self.held.compare_exchange(held, more, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => held = now,
             }

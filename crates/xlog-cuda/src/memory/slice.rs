@@ -35,28 +35,12 @@ impl<T: Pod> TrackedCudaSlice<T> {
             None => SlotHint::NONE,
         };
         let ptr = block.ptr;
-        Self {
-            core,
-            block: Some(block),
-            slot,
-            ptr,
-            len,
-            bytes,
-            values: PhantomData,
-        }
+        Self { core, block: Some(block), slot, ptr, len, bytes, values: PhantomData }
     }
 
     pub(super) fn untracked(core: Arc<ManagerCore>, ptr: u64, len: usize, bytes: usize) -> Self {
         let slot = SlotHint::NONE;
-        Self {
-            core,
-            block: None,
-            slot,
-            ptr,
-            len,
-            bytes,
-            values: PhantomData,
-        }
+        Self { core, block: None, slot, ptr, len, bytes, values: PhantomData }
     }
 
     /// A view of part of the slice, recordable like the slice. A range that leaves it is refused.
@@ -130,9 +114,7 @@ impl<T> TrackedCudaSlice<T> {
 
     /// The stream the slice was allocated on.
     pub(crate) fn home(&self) -> StreamId {
-        self.block
-            .as_ref()
-            .map_or(StreamId::DEFAULT, |block| block.alloc_stream)
+        self.block.as_ref().map_or(StreamId::DEFAULT, |block| block.alloc_stream)
     }
 
     pub(crate) fn runtime(&self) -> Option<&Arc<XlogDeviceRuntime>> {
@@ -147,11 +129,7 @@ impl<T> TrackedCudaSlice<T> {
     #[inline]
     pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
         let block = BlockId::from_block(self.block.as_ref()?);
-        Some(BlockUse {
-            block,
-            access,
-            slot: self.slot,
-        })
+        Some(BlockUse { block, access, slot: self.slot })
     }
 
     fn free(&mut self) -> ResourceResult<()> {

@@ -44,23 +44,15 @@ impl StagingBuffer {
 
 impl StagingPool {
     pub(crate) fn new(device: Arc<CudaDevice>) -> Self {
-        Self {
-            device,
-            kept: Mutex::default(),
-        }
+        Self { device, kept: Mutex::default() }
     }
 
     /// A buffer of at least `bytes`, its last copy done.
     pub(crate) fn take(&self, bytes: usize) -> ResourceResult<StagingBuffer> {
-        let capacity = bytes
-            .checked_next_power_of_two()
-            .unwrap_or(bytes)
-            .max(SMALLEST);
+        let capacity = bytes.checked_next_power_of_two().unwrap_or(bytes).max(SMALLEST);
         let mut candidate = {
             let mut kept = self.kept.lock();
-            let fits = kept
-                .iter()
-                .position(|(buffer, _)| buffer.capacity == capacity);
+            let fits = kept.iter().position(|(buffer, _)| buffer.capacity == capacity);
             fits.map(|index| kept.remove(index))
         };
         if let Some((buffer, event)) = candidate.take() {
@@ -70,9 +62,7 @@ impl StagingPool {
             }
             self.kept.lock().insert(0, (buffer, event));
         }
-        let pointer = self
-            .device
-            .note(self.device.driver().allocate_pinned(capacity))?;
+        let pointer = self.device.note(self.device.driver().allocate_pinned(capacity))?;
         match NonNull::new(pointer) {
             Some(pointer) => Ok(StagingBuffer { pointer, capacity }),
             None => Err("the driver gave no pinned memory, and no error either".into()),
@@ -101,9 +91,7 @@ impl StagingPool {
         match event {
             None => Ok(true),
             // SAFETY: the caller holds the event.
-            Some(event) => self
-                .device
-                .note(unsafe { self.device.driver().event_done(event.raw) }),
+            Some(event) => self.device.note(unsafe { self.device.driver().event_done(event.raw) }),
         }
     }
 
@@ -135,8 +123,6 @@ impl Drop for StagingPool {
 
 impl fmt::Debug for StagingPool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("StagingPool")
-            .field("kept", &self.kept.lock().len())
-            .finish_non_exhaustive()
+        f.debug_struct("StagingPool").field("kept", &self.kept.lock().len()).finish_non_exhaustive()
     }
 }

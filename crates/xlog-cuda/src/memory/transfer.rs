@@ -20,9 +20,7 @@ const UPLOAD_PIECE: usize = 8 << 20;
 
 /// The runtime that tracks a view's memory, if there is one.
 fn tracking_runtime<'v, T: Pod>(view: &SliceView<'v, T>) -> Option<&'v Arc<XlogDeviceRuntime>> {
-    view.slice()
-        .runtime()
-        .filter(|runtime| runtime.supports_block_use_tracking())
+    view.slice().runtime().filter(|runtime| runtime.supports_block_use_tracking())
 }
 
 #[track_caller]
@@ -48,12 +46,7 @@ pub(super) fn upload<T: Pod>(
         // SAFETY: the buffer has room for the piece, and no copy uses it.
         unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), buffer.as_ptr(), piece.len()) }
         let destination = view.ptr() + start as u64;
-        let enqueue = Enqueue {
-            runtime: runtime.core(),
-            stream,
-            uses: &uses,
-            place,
-        };
+        let enqueue = Enqueue { runtime: runtime.core(), stream, uses: &uses, place };
         // SAFETY: the destination is recorded; the buffer is kept until the event is done.
         let copied = enqueue.with_event(|raw| unsafe {
             driver.copy_to_device(destination, buffer.as_ptr(), piece.len(), raw)
@@ -91,22 +84,12 @@ pub(super) fn download<T: Pod>(
     let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
     let buffer = staging.take(bytes)?;
     let place = Location::caller();
-    let enqueue = Enqueue {
-        runtime: runtime.core(),
-        stream,
-        uses: &uses,
-        place,
-    };
+    let enqueue = Enqueue { runtime: runtime.core(), stream, uses: &uses, place };
     // SAFETY: the source is recorded; the buffer is kept until the event is done.
     let copied = enqueue
         .with_event(|raw| unsafe { driver.copy_to_host(buffer.as_ptr(), view.ptr(), bytes, raw) });
     match copied {
-        Ok(event) => Ok(Download::staged(
-            Arc::clone(runtime),
-            buffer,
-            event,
-            view.len(),
-        )),
+        Ok(event) => Ok(Download::staged(Arc::clone(runtime), buffer, event, view.len())),
         Err(error) => {
             if runtime.synchronize(stream).is_ok() {
                 staging.give_back(buffer, None);
@@ -135,17 +118,10 @@ pub(super) fn copy<T: Pod>(
         });
     };
     let reads = source.declare(Access::Read);
-    let uses: Uses = reads
-        .into_iter()
-        .chain(destination.declare(Access::Write))
-        .collect();
+    let uses: Uses = reads.into_iter().chain(destination.declare(Access::Write)).collect();
     let driver = runtime.device().driver();
-    let enqueue = Enqueue {
-        runtime: runtime.core(),
-        stream,
-        uses: &uses,
-        place: Location::caller(),
-    };
+    let enqueue =
+        Enqueue { runtime: runtime.core(), stream, uses: &uses, place: Location::caller() };
     // SAFETY: both ranges have `bytes` bytes, and both blocks are recorded.
     enqueue.run(|raw| unsafe { driver.copy_on_device(to, from, bytes, raw) })
 }
@@ -164,12 +140,8 @@ pub(super) fn fill_bytes<T: Pod>(
     };
     let uses: Uses = view.declare(Access::Write).into_iter().collect();
     let driver = runtime.device().driver();
-    let enqueue = Enqueue {
-        runtime: runtime.core(),
-        stream,
-        uses: &uses,
-        place: Location::caller(),
-    };
+    let enqueue =
+        Enqueue { runtime: runtime.core(), stream, uses: &uses, place: Location::caller() };
     // SAFETY: the view has that many bytes, and its block is recorded.
     enqueue.run(|raw| unsafe { driver.fill_bytes(view.ptr(), value, view.bytes(), raw) })
 }

@@ -32,26 +32,18 @@ impl<'s, T: Pod> SliceView<'s, T> {
             Bound::Unbounded => Some(slice.len()),
         };
         match (start, end) {
-            (Some(start), Some(end)) if start <= end && end <= slice.len() => Ok(Self {
-                slice,
-                start,
-                len: end - start,
-            }),
+            (Some(start), Some(end)) if start <= end && end <= slice.len() => {
+                Ok(Self { slice, start, len: end - start })
+            }
             _ => Err(slice.runtime_block().map_or_else(
                 || "the range leaves the slice".into(),
-                |block| ResourceError::OutOfBounds {
-                    generation: block.generation,
-                },
+                |block| ResourceError::OutOfBounds { generation: block.generation },
             )),
         }
     }
 
     pub(super) fn whole(slice: &'s TrackedCudaSlice<T>) -> Self {
-        Self {
-            slice,
-            start: 0,
-            len: slice.len(),
-        }
+        Self { slice, start: 0, len: slice.len() }
     }
 }
 

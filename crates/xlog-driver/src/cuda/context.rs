@@ -47,11 +47,7 @@ impl Context {
         let result = unsafe { sys::cuDevicePrimaryCtxRetain(&mut handle, device) };
         failure::check("cuDevicePrimaryCtxRetain", result)?;
         let hold = NEXT_HOLD.fetch_add(1, Ordering::Relaxed);
-        let context = Self {
-            device,
-            handle,
-            hold,
-        };
+        let context = Self { device, handle, hold };
         context.bind()?;
         Ok(context)
     }
@@ -60,11 +56,7 @@ impl Context {
     pub(super) fn bind(&self) -> DriverResult<()> {
         // SAFETY: the context is alive as long as the hold, and `self` is the hold.
         let result = unsafe { sys::cuCtxSetCurrent(self.handle) };
-        let bound = if result == CUresult::CUDA_SUCCESS {
-            self.hold
-        } else {
-            0
-        };
+        let bound = if result == CUresult::CUDA_SUCCESS { self.hold } else { 0 };
         BOUND.set(bound);
         failure::check("cuCtxSetCurrent", result)
     }
@@ -133,9 +125,6 @@ impl Drop for Context {
     fn drop(&mut self) {
         // SAFETY: gives back the one hold `retain` took; the driver keeps the context for others.
         let result = unsafe { sys::cuDevicePrimaryCtxRelease_v2(self.device) };
-        failure::report_drop(failure::check_given_back(
-            "cuDevicePrimaryCtxRelease_v2",
-            result,
-        ));
+        failure::report_drop(failure::check_given_back("cuDevicePrimaryCtxRelease_v2", result));
     }
 }

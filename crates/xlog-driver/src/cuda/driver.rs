@@ -46,12 +46,7 @@ impl CudaDriver {
             true => Some(MemoryPool::create(&context, device)?),
             false => None,
         };
-        Ok(Self {
-            info,
-            modules: Modules::default(),
-            pool,
-            context,
-        })
+        Ok(Self { info, modules: Modules::default(), pool, context })
     }
 
     /// What CUDA driver the machine has and how many devices it sees, opening none of them. A

@@ -23,17 +23,13 @@ pub(super) fn create(context: &Context) -> DriverResult<RawEvent> {
     let mut event = ptr::null_mut();
     let flags = EventFlags::CU_EVENT_DISABLE_TIMING as u32;
     // SAFETY: the context is bound; `event` is a place for one handle.
-    context.cold("cuEventCreate", || unsafe {
-        sys::cuEventCreate(&mut event, flags)
-    })?;
+    context.cold("cuEventCreate", || unsafe { sys::cuEventCreate(&mut event, flags) })?;
     Ok(RawEvent(event as u64))
 }
 
 pub(super) unsafe fn destroy(context: &Context, event: RawEvent) -> DriverResult<()> {
     // SAFETY: the caller passes a live event of this driver, and uses it no more.
-    context.give_back("cuEventDestroy_v2", || unsafe {
-        sys::cuEventDestroy_v2(handle(event))
-    })
+    context.give_back("cuEventDestroy_v2", || unsafe { sys::cuEventDestroy_v2(handle(event)) })
 }
 
 #[inline]
@@ -72,7 +68,5 @@ pub(super) unsafe fn done(context: &Context, event: RawEvent) -> DriverResult<bo
 
 pub(super) unsafe fn synchronize(context: &Context, event: RawEvent) -> DriverResult<()> {
     // SAFETY: the caller passes a live event of this driver.
-    context.cold("cuEventSynchronize", || unsafe {
-        sys::cuEventSynchronize(handle(event))
-    })
+    context.cold("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(handle(event)) })
 }

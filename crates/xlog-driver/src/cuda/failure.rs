@@ -15,21 +15,13 @@ pub(super) const DEINITIALIZED: i32 = CUresult::CUDA_ERROR_DEINITIALIZED as i32;
 /// The answer of a driver call.
 #[inline]
 pub(super) fn check(call: &'static str, result: CUresult) -> DriverResult<()> {
-    if result == CUresult::CUDA_SUCCESS {
-        Ok(())
-    } else {
-        Err(failure(call, result))
-    }
+    if result == CUresult::CUDA_SUCCESS { Ok(()) } else { Err(failure(call, result)) }
 }
 
 /// The answer of a driver call that gives something back. A driver that has shut down took
 /// everything with it, so there is nothing left to give back and nothing that failed.
 pub(super) fn check_given_back(call: &'static str, result: CUresult) -> DriverResult<()> {
-    if result == CUresult::CUDA_ERROR_DEINITIALIZED {
-        Ok(())
-    } else {
-        check(call, result)
-    }
+    if result == CUresult::CUDA_ERROR_DEINITIALIZED { Ok(()) } else { check(call, result) }
 }
 
 /// The error for a failed call.
@@ -57,11 +49,7 @@ pub(super) fn report_drop(answer: DriverResult<()>) {
 
 fn error(call: &'static str, code: i32, message: Cow<'static, str>) -> DriverError {
     let error = DriverError::new(call, code, message);
-    if is_sticky(code) {
-        error.sticky()
-    } else {
-        error
-    }
+    if is_sticky(code) { error.sticky() } else { error }
 }
 
 /// Whether no later call on the context can succeed.
@@ -115,9 +103,7 @@ fn driver_words(result: CUresult) -> String {
         return "a code this driver has no words for".to_owned();
     }
     // SAFETY: on success the driver points at a constant, NUL-terminated string of its own.
-    unsafe { CStr::from_ptr(text) }
-        .to_string_lossy()
-        .into_owned()
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
 /// The meaning and the next step, for codes that have one.

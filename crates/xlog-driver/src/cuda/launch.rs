@@ -36,11 +36,7 @@ pub(super) unsafe fn launch(
     }
     let addresses = addresses.as_mut_ptr();
     let (function, stream) = (function.0 as sys::CUfunction, stream::handle(stream));
-    let LaunchDims {
-        grid: [gx, gy, gz],
-        block: [bx, by, bz],
-        shared_bytes,
-    } = dims;
+    let LaunchDims { grid: [gx, gy, gz], block: [bx, by, bz], shared_bytes } = dims;
     context.hot("cuLaunchKernel", || {
         // SAFETY: the caller passes a live kernel and a live stream of this driver, and arguments
         // that match the parameters; their slots, which the driver only reads, and the table of

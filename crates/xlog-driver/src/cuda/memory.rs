@@ -13,21 +13,14 @@ use crate::{DriverResult, MemoryInfo};
 pub(super) fn info(context: &Context) -> DriverResult<MemoryInfo> {
     let (mut free, mut total) = (0, 0);
     // SAFETY: the context is bound; both are places for one number.
-    context.cold("cuMemGetInfo_v2", || unsafe {
-        sys::cuMemGetInfo_v2(&mut free, &mut total)
-    })?;
-    Ok(MemoryInfo {
-        free: free as u64,
-        total: total as u64,
-    })
+    context.cold("cuMemGetInfo_v2", || unsafe { sys::cuMemGetInfo_v2(&mut free, &mut total) })?;
+    Ok(MemoryInfo { free: free as u64, total: total as u64 })
 }
 
 pub(super) fn allocate(context: &Context, bytes: usize) -> DriverResult<u64> {
     let mut pointer = 0;
     // SAFETY: the context is bound; `pointer` is a place for one address.
-    context.cold("cuMemAlloc_v2", || unsafe {
-        sys::cuMemAlloc_v2(&mut pointer, bytes)
-    })?;
+    context.cold("cuMemAlloc_v2", || unsafe { sys::cuMemAlloc_v2(&mut pointer, bytes) })?;
     Ok(pointer)
 }
 
@@ -57,7 +50,5 @@ pub(super) fn allocate_pinned(context: &Context, bytes: usize) -> DriverResult<*
 
 pub(super) unsafe fn free_pinned(context: &Context, pointer: *mut u8) -> DriverResult<()> {
     // SAFETY: the caller passes what `allocate_pinned` gave, and no copy uses it any more.
-    context.give_back("cuMemFreeHost", || unsafe {
-        sys::cuMemFreeHost(pointer.cast())
-    })
+    context.give_back("cuMemFreeHost", || unsafe { sys::cuMemFreeHost(pointer.cast()) })
 }

@@ -92,14 +92,10 @@ fn load(source: &KernelModule) -> DriverResult<sys::CUmodule> {
 #[cold]
 fn load_with_log(source: &KernelModule, image: &CStr) -> DriverResult<sys::CUmodule> {
     let mut log = vec![0u8; LOG_BYTES];
-    let mut options = [
-        JitOption::CU_JIT_ERROR_LOG_BUFFER,
-        JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES,
-    ];
-    let mut values: [*mut c_void; 2] = [
-        log.as_mut_ptr().cast(),
-        ptr::without_provenance_mut(LOG_BYTES),
-    ];
+    let mut options =
+        [JitOption::CU_JIT_ERROR_LOG_BUFFER, JitOption::CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES];
+    let mut values: [*mut c_void; 2] =
+        [log.as_mut_ptr().cast(), ptr::without_provenance_mut(LOG_BYTES)];
     let mut module = ptr::null_mut();
     // SAFETY: as in `load`; two options with two values, a buffer and its length in the place of a
     // pointer, as the driver documents them.
@@ -115,26 +111,15 @@ fn load_with_log(source: &KernelModule, image: &CStr) -> DriverResult<sys::CUmod
     if result == CUresult::CUDA_SUCCESS {
         return Ok(module);
     }
-    let log = CStr::from_bytes_until_nul(&log)
-        .unwrap_or_default()
-        .to_string_lossy();
-    Err(failure::failure_of(
-        "cuModuleLoadDataEx",
-        result,
-        |meaning| {
-            format!("module {}: {meaning}\n{log}", source.name)
-                .trim_end()
-                .to_owned()
-        },
-    ))
+    let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
+    Err(failure::failure_of("cuModuleLoadDataEx", result, |meaning| {
+        format!("module {}: {meaning}\n{log}", source.name).trim_end().to_owned()
+    }))
 }
 
 fn find(module: sys::CUmodule, kernel: &KernelDefinition) -> DriverResult<sys::CUfunction> {
     let tell = |meaning: &str| {
-        format!(
-            "kernel {} of module {}: {meaning}",
-            kernel.name, kernel.module.name
-        )
+        format!("kernel {} of module {}: {meaning}", kernel.name, kernel.module.name)
     };
     let name = c_text(kernel.name, kernel.module.name)?;
     let mut function = ptr::null_mut();

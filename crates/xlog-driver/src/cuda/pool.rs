@@ -53,17 +53,11 @@ impl MemoryPool {
         // next allocation a slow one. Nobody is starved, since `trim` gives it back in need.
         pool.set(Attribute::CU_MEMPOOL_ATTR_RELEASE_THRESHOLD, u64::MAX)?;
         // Reuse across streams where the runtime's own waits allow it, or where the work is done.
-        pool.set(
-            Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES,
-            1i32,
-        )?;
+        pool.set(Attribute::CU_MEMPOOL_ATTR_REUSE_FOLLOW_EVENT_DEPENDENCIES, 1i32)?;
         pool.set(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_OPPORTUNISTIC, 1i32)?;
         // Never by a wait the driver inserts: an edge between two streams that the tracker does not
         // know of can close a circle, and then the program hangs.
-        pool.set(
-            Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES,
-            0i32,
-        )?;
+        pool.set(Attribute::CU_MEMPOOL_ATTR_REUSE_ALLOW_INTERNAL_DEPENDENCIES, 0i32)?;
         Ok(pool)
     }
 

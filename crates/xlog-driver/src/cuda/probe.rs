@@ -108,32 +108,14 @@ mod tests {
     use super::*;
     use crate::{DeviceKind, Driver};
 
-    const FOUND: CudaProbe = CudaProbe {
-        driver_version: 13_010,
-        device_count: 2,
-    };
+    const FOUND: CudaProbe = CudaProbe { driver_version: 13_010, device_count: 2 };
 
     #[test]
     fn an_old_driver_is_refused_with_both_versions_and_the_one_to_install() {
-        let old = CudaProbe {
-            driver_version: 12_090,
-            ..FOUND
-        };
+        let old = CudaProbe { driver_version: 12_090, ..FOUND };
         let error = old.require_supported().unwrap_err().to_string();
-        assert!(
-            ["12.9", "13.0", "R580"]
-                .iter()
-                .all(|part| error.contains(part)),
-            "{error}"
-        );
-        assert_eq!(
-            CudaProbe {
-                driver_version: 13_000,
-                ..FOUND
-            }
-            .require_supported(),
-            Ok(())
-        );
+        assert!(["12.9", "13.0", "R580"].iter().all(|part| error.contains(part)), "{error}");
+        assert_eq!(CudaProbe { driver_version: 13_000, ..FOUND }.require_supported(), Ok(()));
         assert_eq!(FOUND.version(), "13.1");
     }
 
@@ -141,10 +123,7 @@ mod tests {
     fn an_ordinal_past_the_last_device_is_refused() {
         assert_eq!(FOUND.require_device(1), Ok(1));
         let error = FOUND.require_device(2).unwrap_err().to_string();
-        assert!(
-            error.contains("no CUDA device 2") && error.contains("nvidia-smi"),
-            "{error}"
-        );
+        assert!(error.contains("no CUDA device 2") && error.contains("nvidia-smi"), "{error}");
         assert!(FOUND.require_device(usize::MAX).is_err());
     }
 
@@ -163,10 +142,7 @@ mod tests {
             }
         }
         let (said, steps) = (error.message(), ["install", "check"]);
-        assert!(
-            said.contains("driver") && steps.iter().any(|step| said.contains(step)),
-            "{said}"
-        );
+        assert!(said.contains("driver") && steps.iter().any(|step| said.contains(step)), "{said}");
     }
 
     #[test]
@@ -187,18 +163,9 @@ mod tests {
             }
             return;
         }
-        for error in [
-            CudaDriver::open(0).unwrap_err(),
-            CudaDriver::probe().unwrap_err(),
-        ] {
+        for error in [CudaDriver::open(0).unwrap_err(), CudaDriver::probe().unwrap_err()] {
             let said = error.to_string();
-            let parts = [
-                "CUDA driver is missing",
-                "libcuda",
-                "install",
-                "R580",
-                "host device",
-            ];
+            let parts = ["CUDA driver is missing", "libcuda", "install", "R580", "host device"];
             assert!(parts.iter().all(|part| said.contains(part)), "{said}");
         }
     }

@@ -23,24 +23,18 @@ pub(super) fn create(context: &Context) -> DriverResult<RawStream> {
     let mut stream = ptr::null_mut();
     let flags = StreamFlags::CU_STREAM_NON_BLOCKING as u32;
     // SAFETY: the context is bound; `stream` is a place for one handle.
-    context.cold("cuStreamCreate", || unsafe {
-        sys::cuStreamCreate(&mut stream, flags)
-    })?;
+    context.cold("cuStreamCreate", || unsafe { sys::cuStreamCreate(&mut stream, flags) })?;
     Ok(RawStream(stream as u64))
 }
 
 pub(super) unsafe fn destroy(context: &Context, stream: RawStream) -> DriverResult<()> {
     // SAFETY: the caller passes a live stream of this driver, and uses it no more.
-    context.give_back("cuStreamDestroy_v2", || unsafe {
-        sys::cuStreamDestroy_v2(handle(stream))
-    })
+    context.give_back("cuStreamDestroy_v2", || unsafe { sys::cuStreamDestroy_v2(handle(stream)) })
 }
 
 pub(super) unsafe fn synchronize(context: &Context, stream: RawStream) -> DriverResult<()> {
     // SAFETY: the caller passes a live stream of this driver.
-    context.cold("cuStreamSynchronize", || unsafe {
-        sys::cuStreamSynchronize(handle(stream))
-    })
+    context.cold("cuStreamSynchronize", || unsafe { sys::cuStreamSynchronize(handle(stream)) })
 }
 
 pub(super) unsafe fn progress(

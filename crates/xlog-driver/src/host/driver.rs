@@ -148,9 +148,7 @@ impl Driver for HostDriver {
     unsafe fn destroy_stream(&self, stream: RawStream) -> DriverResult<()> {
         // SAFETY: a live stream, and this is the last use of its handle's count.
         let stream = unsafe { Arc::from_raw(stream.0 as *const StreamCore) };
-        self.streams
-            .lock()
-            .retain(|other| !Arc::ptr_eq(other, &stream));
+        self.streams.lock().retain(|other| !Arc::ptr_eq(other, &stream));
         stream.close();
         Ok(())
     }
@@ -180,9 +178,7 @@ impl Driver for HostDriver {
 
     fn create_event(&self) -> DriverResult<RawEvent> {
         self.fault.check()?;
-        Ok(RawEvent(
-            Box::into_raw(Box::new(HostEvent(Mutex::new(None)))) as u64,
-        ))
+        Ok(RawEvent(Box::into_raw(Box::new(HostEvent(Mutex::new(None)))) as u64))
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) -> DriverResult<()> {
@@ -247,9 +243,7 @@ impl Driver for HostDriver {
         // SAFETY: promised by the caller.
         let stream = unsafe { shared_core(stream) };
         let number = stream.enqueued();
-        self.memory
-            .lock()
-            .free_on(pointer, Place { stream, number })
+        self.memory.lock().free_on(pointer, Place { stream, number })
     }
 
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
@@ -264,11 +258,7 @@ impl Driver for HostDriver {
 
     unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
         let Some(count) = self.pinned.lock().remove(&(pointer as usize)) else {
-            return Err(DriverError::new(
-                "free_pinned",
-                1,
-                "not a pinned allocation",
-            ));
+            return Err(DriverError::new("free_pinned", 1, "not a pinned allocation"));
         };
         let words = std::ptr::slice_from_raw_parts_mut(pointer.cast::<u64>(), count);
         // SAFETY: `allocate_pinned` made exactly this box, and its entry is gone now.
@@ -283,14 +273,7 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(
-            stream,
-            Operation::Copy {
-                destination,
-                source: source as u64,
-                bytes,
-            },
-        )
+        self.enqueue(stream, Operation::Copy { destination, source: source as u64, bytes })
     }
 
     unsafe fn copy_to_host(
@@ -300,14 +283,7 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(
-            stream,
-            Operation::Copy {
-                destination: destination as u64,
-                source,
-                bytes,
-            },
-        )
+        self.enqueue(stream, Operation::Copy { destination: destination as u64, source, bytes })
     }
 
     unsafe fn copy_on_device(
@@ -317,14 +293,7 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(
-            stream,
-            Operation::Copy {
-                destination,
-                source,
-                bytes,
-            },
-        )
+        self.enqueue(stream, Operation::Copy { destination, source, bytes })
     }
 
     unsafe fn fill_bytes(
@@ -334,14 +303,7 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(
-            stream,
-            Operation::Fill {
-                destination,
-                value,
-                bytes,
-            },
-        )
+        self.enqueue(stream, Operation::Fill { destination, value, bytes })
     }
 
     fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction> {
@@ -370,14 +332,7 @@ impl Driver for HostDriver {
                 ),
             ));
         }
-        self.enqueue(
-            stream,
-            Operation::Kernel {
-                kernel,
-                dims,
-                arguments: arguments.clone(),
-            },
-        )
+        self.enqueue(stream, Operation::Kernel { kernel, dims, arguments: arguments.clone() })
     }
 }
 
@@ -391,22 +346,13 @@ impl Drop for HostDriver {
 
 impl fmt::Debug for HostDriver {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HostDriver")
-            .field("info", &self.info)
-            .finish_non_exhaustive()
+        f.debug_struct("HostDriver").field("info", &self.info).finish_non_exhaustive()
     }
 }
 
 /// The machine's memory in bytes, where `/proc/meminfo` tells.
 fn machine_memory() -> Option<u64> {
     let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("MemTotal:"))?;
-    line.trim()
-        .strip_suffix("kB")?
-        .trim()
-        .parse::<u64>()
-        .ok()
-        .map(|kib| kib * 1024)
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|kib| kib * 1024)
 }

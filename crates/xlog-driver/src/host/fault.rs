@@ -20,8 +20,7 @@ pub(super) struct FaultCell {
 impl FaultCell {
     /// Loses the device to a kernel that said `message`; the first one stands.
     pub(super) fn lose(&self, message: String) {
-        self.fault
-            .get_or_init(|| DriverError::new("launch", LAUNCH_FAILED, message).sticky());
+        self.fault.get_or_init(|| DriverError::new("launch", LAUNCH_FAILED, message).sticky());
         self.lost.store(true, Ordering::Release);
     }
 

@@ -46,10 +46,7 @@ impl HostKernel {
         fn observed<B: KernelBody>(call: &KernelCall<'_, Observed<'_>>) -> Result<(), KernelFault> {
             B::run(call)
         }
-        Self {
-            direct: direct::<B>,
-            observed: observed::<B>,
-        }
+        Self { direct: direct::<B>, observed: observed::<B> }
     }
 
     /// Runs the kernel; with an observer, every access is shown to it first.
@@ -65,12 +62,7 @@ impl HostKernel {
         observer: Option<&dyn AccessObserver>,
     ) -> Result<(), KernelFault> {
         match observer {
-            None => (self.direct)(&KernelCall {
-                definition,
-                arguments,
-                dims,
-                policy: Direct(()),
-            }),
+            None => (self.direct)(&KernelCall { definition, arguments, dims, policy: Direct(()) }),
             Some(observer) => (self.observed)(&KernelCall {
                 definition,
                 arguments,
@@ -162,9 +154,7 @@ impl<M: MemoryPolicy> KernelCall<'_, M> {
     /// The plain value of parameter `index`.
     pub fn value<T: Pod>(&self, index: usize) -> Result<T, KernelFault> {
         self.check::<T>(index, &[ParameterKind::Scalar])?;
-        self.arguments
-            .value(index)
-            .ok_or_else(|| self.fault(index, "has no argument"))
+        self.arguments.value(index).ok_or_else(|| self.fault(index, "has no argument"))
     }
 
     /// `len` values of parameter `index`, to read.
@@ -197,29 +187,19 @@ impl<M: MemoryPolicy> KernelCall<'_, M> {
     }
 
     fn cells<T: Pod>(&self, index: usize, len: usize) -> Result<Cells<'_, T, M>, KernelFault> {
-        let address: u64 = self
-            .arguments
-            .value(index)
-            .ok_or_else(|| self.fault(index, "has no argument"))?;
+        let address: u64 =
+            self.arguments.value(index).ok_or_else(|| self.fault(index, "has no argument"))?;
         if len > 0 && address == 0 {
             return Err(self.fault(index, "is a null pointer"));
         }
         if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(self.fault(index, "is misaligned"));
         }
-        Ok(Cells {
-            base: address,
-            len,
-            policy: &self.policy,
-            values: PhantomData,
-        })
+        Ok(Cells { base: address, len, policy: &self.policy, values: PhantomData })
     }
 
     fn fault(&self, index: usize, what: &str) -> KernelFault {
-        KernelFault(format!(
-            "kernel {}: parameter {index} {what}",
-            self.definition.name
-        ))
+        KernelFault(format!("kernel {}: parameter {index} {what}", self.definition.name))
     }
 }
 

@@ -31,24 +31,12 @@ pub(super) struct HostMemory {
 
 impl HostMemory {
     pub(super) fn new(total: u64) -> Self {
-        Self {
-            total,
-            held: 0,
-            live: HashMap::new(),
-            free: HashMap::new(),
-        }
+        Self { total, held: 0, live: HashMap::new(), free: HashMap::new() }
     }
 
     pub(super) fn info(&self) -> MemoryInfo {
-        let reusable: usize = self
-            .free
-            .iter()
-            .map(|(size, ranges)| size * ranges.len())
-            .sum();
-        MemoryInfo {
-            free: self.total - self.held + reusable as u64,
-            total: self.total,
-        }
+        let reusable: usize = self.free.iter().map(|(size, ranges)| size * ranges.len()).sum();
+        MemoryInfo { free: self.total - self.held + reusable as u64, total: self.total }
     }
 
     /// Fresh memory, valid everywhere at once.
@@ -92,10 +80,7 @@ impl HostMemory {
     /// Gives memory back from `place` on.
     pub(super) fn free_on(&mut self, pointer: u64, place: Place) -> DriverResult<()> {
         let size = self.take_live(pointer, "free_on")?;
-        self.free.entry(size).or_default().push(FreeRange {
-            pointer,
-            freed_at: place,
-        });
+        self.free.entry(size).or_default().push(FreeRange { pointer, freed_at: place });
         Ok(())
     }
 
@@ -160,9 +145,7 @@ impl Drop for HostMemory {
 fn size_class(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
     let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
-    bytes
-        .checked_next_multiple_of(step)
-        .filter(|size| *size <= isize::MAX as usize - ALIGNMENT)
+    bytes.checked_next_multiple_of(step).filter(|size| *size <= isize::MAX as usize - ALIGNMENT)
 }
 
 fn layout(size: usize) -> Layout {
@@ -176,27 +159,10 @@ mod tests {
 
     #[test]
     fn size_classes_grow_and_waste_at_most_a_quarter() {
-        for bytes in [
-            1,
-            255,
-            256,
-            257,
-            1000,
-            4096,
-            5000,
-            1 << 20,
-            (1 << 20) + 1,
-            123_456_789,
-        ] {
+        for bytes in [1, 255, 256, 257, 1000, 4096, 5000, 1 << 20, (1 << 20) + 1, 123_456_789] {
             let size = size_class(bytes).expect("an ordinary size");
-            assert!(
-                size >= bytes && size.is_multiple_of(ALIGNMENT),
-                "{bytes}: {size}"
-            );
-            assert!(
-                size <= bytes.next_multiple_of(ALIGNMENT) * 5 / 4,
-                "{bytes}: {size}"
-            );
+            assert!(size >= bytes && size.is_multiple_of(ALIGNMENT), "{bytes}: {size}");
+            assert!(size <= bytes.next_multiple_of(ALIGNMENT) * 5 / 4, "{bytes}: {size}");
         }
         assert_eq!(size_class(usize::MAX), None);
     }

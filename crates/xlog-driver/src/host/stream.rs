@@ -26,23 +26,11 @@ const SPINS: u32 = 64;
 /// One enqueued operation.
 pub(super) enum Operation {
     /// Runs a kernel.
-    Kernel {
-        kernel: &'static KernelDefinition,
-        dims: LaunchDims,
-        arguments: Arguments,
-    },
+    Kernel { kernel: &'static KernelDefinition, dims: LaunchDims, arguments: Arguments },
     /// Copies bytes; host and device memory are the same here.
-    Copy {
-        destination: u64,
-        source: u64,
-        bytes: usize,
-    },
+    Copy { destination: u64, source: u64, bytes: usize },
     /// Sets bytes.
-    Fill {
-        destination: u64,
-        value: u8,
-        bytes: usize,
-    },
+    Fill { destination: u64, value: u8, bytes: usize },
     /// Holds the stream until another has come far enough.
     Wait { place: Place },
 }
@@ -201,16 +189,10 @@ impl StreamCore {
             return;
         }
         match operation {
-            Operation::Kernel {
-                kernel,
-                dims,
-                arguments,
-            } => {
+            Operation::Kernel { kernel, dims, arguments } => {
                 // SAFETY: `Driver::launch` was promised matching arguments and memory that stays.
                 let run = || unsafe {
-                    kernel
-                        .host
-                        .run(kernel, arguments, *dims, self.observer.as_deref())
+                    kernel.host.run(kernel, arguments, *dims, self.observer.as_deref())
                 };
                 match catch_unwind(AssertUnwindSafe(run)) {
                     Ok(Ok(())) => {}
@@ -222,11 +204,7 @@ impl StreamCore {
                     )),
                 }
             }
-            Operation::Copy {
-                destination,
-                source,
-                bytes,
-            } => {
+            Operation::Copy { destination, source, bytes } => {
                 // SAFETY: the caller of the copy promised both ranges until this point of the
                 // stream. `copy`, not `copy_nonoverlapping`: an overlap gives some bytes, not
                 // undefined behaviour.
@@ -234,11 +212,7 @@ impl StreamCore {
                     std::ptr::copy(*source as *const u8, *destination as *mut u8, *bytes);
                 }
             }
-            Operation::Fill {
-                destination,
-                value,
-                bytes,
-            } => {
+            Operation::Fill { destination, value, bytes } => {
                 // SAFETY: the caller of the fill promised the range until this point.
                 unsafe { std::ptr::write_bytes(*destination as *mut u8, *value, *bytes) }
             }

@@ -76,10 +76,7 @@ impl Lane {
             tick: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
-            submit: Mutex::new(Submit {
-                next_probe: PROBE_AT,
-                ..Submit::default()
-            }),
+            submit: Mutex::new(Submit { next_probe: PROBE_AT, ..Submit::default() }),
             trail: TinyLock::new(Trail::new(lanes)),
             blocks: AtomicUsize::new(0),
             records: AtomicU64::new(0),
@@ -101,8 +98,7 @@ impl Lane {
     }
 
     pub(crate) fn occupy(&self, stream: StreamId, adopted: Option<RawStream>) {
-        self.foreign
-            .store(adopted.map_or(0, |raw| raw.0), Ordering::Release);
+        self.foreign.store(adopted.map_or(0, |raw| raw.0), Ordering::Release);
         self.exposed.store(adopted.is_some(), Ordering::Relaxed);
         self.id.store(stream.0, Ordering::Release);
     }
@@ -146,9 +142,7 @@ impl Lane {
     #[inline]
     pub(crate) fn created_raw(&self) -> Option<RawStream> {
         match self.foreign.load(Ordering::Acquire) {
-            0 => Some(self.own.load(Ordering::Acquire))
-                .filter(|own| *own != 0)
-                .map(RawStream),
+            0 => Some(self.own.load(Ordering::Acquire)).filter(|own| *own != 0).map(RawStream),
             foreign => Some(RawStream(foreign)),
         }
     }
@@ -193,10 +187,7 @@ impl Lane {
     }
 
     pub(crate) fn counters(&self) -> (u64, u64) {
-        (
-            self.records.load(Ordering::Relaxed),
-            self.waits.load(Ordering::Relaxed),
-        )
+        (self.records.load(Ordering::Relaxed), self.waits.load(Ordering::Relaxed))
     }
 
     /// Records an event at the stream's tail: the next tick.

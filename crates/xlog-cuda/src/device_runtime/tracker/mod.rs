@@ -149,10 +149,7 @@ impl UseTracker {
     fn refuse_capture(&self, lane: &Lane, stream: StreamId) -> ResourceResult<()> {
         let raw = lane.raw(&self.device)?;
         // SAFETY: the stream lives as long as its lane has it.
-        if self
-            .device
-            .note(unsafe { self.device.driver().is_capturing(raw) })?
-        {
+        if self.device.note(unsafe { self.device.driver().is_capturing(raw) })? {
             return Err(ResourceError::StreamMisuse(format!(
                 "stream {} is being captured into a graph, which the runtime cannot track yet; \
                  end the capture first, or use another stream",
@@ -171,10 +168,7 @@ impl UseTracker {
     }
 
     pub(crate) fn view<'t>(&'t self, lane: &'t Lane) -> LaneView<'t> {
-        LaneView {
-            lane,
-            lanes: &self.lanes,
-        }
+        LaneView { lane, lanes: &self.lanes }
     }
 
     /// From now on launches record events; work enqueued before, on streams that recorded none,
@@ -232,14 +226,9 @@ impl UseTracker {
         home: &Lane,
         birth: Point,
     ) -> ResourceResult<Generation> {
-        let (number, slot) = self
-            .slots
-            .take()
-            .ok_or("no room for another block's identity")?;
+        let (number, slot) = self.slots.take().ok_or("no room for another block's identity")?;
         let generation = Generation::next();
-        slot.0
-            .lock()
-            .occupy(generation, ptr, bytes, home.index(), birth);
+        slot.0.lock().occupy(generation, ptr, bytes, home.index(), birth);
         self.slots.insert(ptr, number);
         Ok(generation)
     }
@@ -264,10 +253,7 @@ impl UseTracker {
         }
         let number = self.slots.at(block.ptr)?;
         let slot = self.slots.get(number)?;
-        slot.0
-            .lock()
-            .is(block.ptr, block.generation)
-            .then_some((number, slot))
+        slot.0.lock().is(block.ptr, block.generation).then_some((number, slot))
     }
 
     /// Takes a block out of use before its memory is freed. `None` if launches hold claims on it:
@@ -277,9 +263,7 @@ impl UseTracker {
         block: BlockId,
         deferred: impl FnOnce() -> OnRelease,
     ) -> ResourceResult<Option<Retired>> {
-        let stale = ResourceError::UseAfterFree {
-            generation: block.generation,
-        };
+        let stale = ResourceError::UseAfterFree { generation: block.generation };
         let Some((number, slot)) = self.find(block, SlotHint::NONE) else {
             return Err(stale);
         };
@@ -330,19 +314,13 @@ impl UseTracker {
         let points = &retired.outstanding;
         let follows_all = |lane: &Lane| {
             let view = self.view(lane);
-            points
-                .points()
-                .iter()
-                .all(|point| view.follows(*point) || view.is_done(*point))
+            points.points().iter().all(|point| view.follows(*point) || view.is_done(*point))
         };
         let home = &self.lanes[retired.home];
         if follows_all(home) {
             return Ok(home);
         }
-        let users = points
-            .points()
-            .iter()
-            .map(|point| &self.lanes[point.lane()]);
+        let users = points.points().iter().map(|point| &self.lanes[point.lane()]);
         for lane in users.filter(|lane| lane.stream().is_some()) {
             if follows_all(lane) {
                 return Ok(lane);
@@ -381,15 +359,12 @@ impl UseTracker {
 
     pub(crate) fn synchronize_raw(&self, raw: RawStream) -> ResourceResult<()> {
         // SAFETY: streams live as long as the tracker.
-        self.device
-            .note(unsafe { self.device.driver().synchronize_stream(raw) })
+        self.device.note(unsafe { self.device.driver().synchronize_stream(raw) })
     }
 
     /// Whether a launch on `stream` is between its preflight and its commit.
     pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
-        self.slots
-            .all()
-            .any(|slot| slot.0.lock().is_claimed_on(stream))
+        self.slots.all().any(|slot| slot.0.lock().is_claimed_on(stream))
     }
 
     pub(crate) fn count_dropped_recorder(&self) {
@@ -423,9 +398,7 @@ impl UseTracker {
 
     /// Destroys the events kept for the next launch.
     pub(crate) fn trim(&self) -> ResourceResult<()> {
-        self.lanes
-            .iter()
-            .try_for_each(|lane| lane.trim(&self.device))
+        self.lanes.iter().try_for_each(|lane| lane.trim(&self.device))
     }
 }
 

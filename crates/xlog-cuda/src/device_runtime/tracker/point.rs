@@ -63,11 +63,7 @@ mod tests {
         for (lane, tick) in [(2, 5), (0, 9), (2, 7), (2, 6), (254, 1)] {
             frontier.add(Point::new(lane, tick));
         }
-        let points: Vec<_> = frontier
-            .points()
-            .iter()
-            .map(|p| (p.lane(), p.tick()))
-            .collect();
+        let points: Vec<_> = frontier.points().iter().map(|p| (p.lane(), p.tick())).collect();
         assert_eq!(points, [(2, 7), (0, 9), (254, 1)]);
     }
 }

@@ -77,14 +77,7 @@ impl SlotState {
     ) {
         let generation = generation.0;
         let last_write = Some(birth);
-        *self = Self {
-            generation,
-            ptr,
-            bytes,
-            home,
-            last_write,
-            ..Self::default()
-        };
+        *self = Self { generation, ptr, bytes, home, last_write, ..Self::default() };
     }
 
     /// Makes the slot nobody's.
@@ -156,11 +149,7 @@ impl SlotState {
         }
         Released {
             wake: std::mem::take(&mut self.contended),
-            run: if self.holders.is_empty() {
-                self.on_release.take()
-            } else {
-                None
-            },
+            run: if self.holders.is_empty() { self.on_release.take() } else { None },
         }
     }
 

@@ -43,10 +43,7 @@ impl SlotTable {
     pub(crate) fn get(&self, number: u32) -> Option<&Slot> {
         let position = number as usize + FIRST_CHUNK;
         let chunk = (position / FIRST_CHUNK).ilog2() as usize;
-        self.chunks
-            .get(chunk)?
-            .get()?
-            .get(position - (FIRST_CHUNK << chunk))
+        self.chunks.get(chunk)?.get()?.get(position - (FIRST_CHUNK << chunk))
     }
 
     /// A vacant slot; `None` when there are four billion blocks already.
@@ -101,10 +98,7 @@ impl SlotTable {
 
     /// Every slot ever used.
     pub(crate) fn all(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks
-            .iter()
-            .filter_map(OnceLock::get)
-            .flat_map(|chunk| chunk.iter())
+        self.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter())
     }
 
     fn shard(&self, ptr: u64) -> &Mutex<FxHashMap<u64, u32>> {

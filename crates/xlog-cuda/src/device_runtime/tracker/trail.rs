@@ -59,11 +59,7 @@ impl Trail {
     /// From here on, events are recorded after this much of the other lanes.
     pub(crate) fn push_clock(&mut self, clock: impl Iterator<Item = u64>) {
         let current = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
-        if self
-            .entries
-            .back()
-            .is_none_or(|entry| entry.clock < current)
-        {
+        if self.entries.back().is_none_or(|entry| entry.clock < current) {
             // No event names the newest row: the new one takes its place.
             self.clocks.truncate(self.clocks.len() - self.lanes);
         }
@@ -76,26 +72,17 @@ impl Trail {
         let index = self.entries.partition_point(|entry| entry.tick < tick);
         let entry = self.entries.get(index)?;
         let row = (entry.clock - self.first_clock) as usize * self.lanes;
-        for (to, from) in clock
-            .iter_mut()
-            .zip(self.clocks.range(row..row + self.lanes))
-        {
+        for (to, from) in clock.iter_mut().zip(self.clocks.range(row..row + self.lanes)) {
             *to = *from;
         }
-        Some(Found {
-            tick: entry.tick,
-            event: Arc::clone(&entry.event),
-        })
+        Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
     }
 
     /// The event `back` entries before the newest.
     pub(crate) fn nth_newest(&self, back: usize) -> Option<Found> {
         let index = self.entries.len().checked_sub(back + 1)?;
         let entry = &self.entries[index];
-        Some(Found {
-            tick: entry.tick,
-            event: Arc::clone(&entry.event),
-        })
+        Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
     }
 
     /// Drops every entry up to `tick`, all of them done, into `recycled`.
@@ -104,8 +91,7 @@ impl Trail {
         recycled.extend(self.entries.drain(..done).map(|entry| entry.event));
         let newest = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
         let oldest = self.entries.front().map_or(newest, |entry| entry.clock);
-        self.clocks
-            .drain(..(oldest - self.first_clock) as usize * self.lanes);
+        self.clocks.drain(..(oldest - self.first_clock) as usize * self.lanes);
         self.first_clock = oldest;
     }
 }
@@ -115,9 +101,7 @@ mod tests {
     use super::*;
 
     fn event(number: u64) -> Arc<RecordedEvent> {
-        Arc::new(RecordedEvent {
-            raw: RawEvent(number),
-        })
+        Arc::new(RecordedEvent { raw: RawEvent(number) })
     }
 
     fn look(trail: &Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {
@@ -137,11 +121,7 @@ mod tests {
         trail.push_clock([0, 6, 8].into_iter());
         assert_eq!(look(&trail, 1), Some((1, 10, vec![0, 0, 0])));
         assert_eq!(look(&trail, 2), Some((2, 20, vec![0, 6, 0])));
-        assert_eq!(
-            look(&trail, 3),
-            Some((4, 40, vec![0, 6, 0])),
-            "the first one after it"
-        );
+        assert_eq!(look(&trail, 3), Some((4, 40, vec![0, 6, 0])), "the first one after it");
         assert_eq!(look(&trail, 5), None);
         trail.push(5, event(50));
         assert_eq!(look(&trail, 5), Some((5, 50, vec![0, 6, 8])));
@@ -160,11 +140,7 @@ mod tests {
         assert_eq!(look(&trail, 1), Some((61, 61, vec![60, 0, 0])));
         assert_eq!(look(&trail, 90), Some((90, 90, vec![89, 0, 0])));
         trail.prune(100, &mut recycled);
-        assert_eq!(
-            (trail.len(), trail.clocks.len()),
-            (0, 3),
-            "one clock stays: the current one"
-        );
+        assert_eq!((trail.len(), trail.clocks.len()), (0, 3), "one clock stays: the current one");
         trail.push_clock([100, 7, 0].into_iter());
         trail.push(101, event(101));
         assert_eq!(look(&trail, 101), Some((101, 101, vec![100, 7, 0])));

@@ -37,11 +37,7 @@ impl UseTracker {
         for one in uses {
             self.with_block(one, |state, _| state.gather(one.access, &view, &mut needed))?;
         }
-        if needed.is_empty() {
-            Ok(())
-        } else {
-            self.queue_waits(lane, &needed)
-        }
+        if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
 
     /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
@@ -68,8 +64,7 @@ impl UseTracker {
         if needed.is_empty() {
             return Ok(());
         }
-        self.queue_waits(lane, &needed)
-            .inspect_err(|_| self.release(uses, holder))
+        self.queue_waits(lane, &needed).inspect_err(|_| self.release(uses, holder))
     }
 
     #[inline]
@@ -136,10 +131,7 @@ impl UseTracker {
             }
         }
         let end = self.claim_waiters.wait(mine.thread, conflict.slot, |slot| {
-            self.slots
-                .get(slot)
-                .map(|slot| slot.0.lock().contend())
-                .unwrap_or_default()
+            self.slots.get(slot).map(|slot| slot.0.lock().contend()).unwrap_or_default()
         });
         match end {
             WaitEnd::TryAgain => Ok(()),
@@ -166,8 +158,7 @@ impl UseTracker {
     /// synchronised instead, and if even that fails the blocks are never reused.
     pub(crate) fn finish_claimed(&self, uses: &[BlockUse], holder: Holder) -> ResourceResult<()> {
         let entered = self.device.check_alive().and_then(|()| {
-            self.lane(holder.stream)
-                .ok_or_else(|| super::unknown_stream(holder.stream))
+            self.lane(holder.stream).ok_or_else(|| super::unknown_stream(holder.stream))
         });
         let marked = entered.and_then(|lane| Ok((lane, self.mark(lane)?)));
         match marked {
@@ -211,9 +202,7 @@ impl UseTracker {
     ) -> ResourceResult<()> {
         check_device(uses, ordinal)?;
         self.device.check_alive()?;
-        let lane = self
-            .lane(stream)
-            .ok_or_else(|| super::unknown_stream(stream))?;
+        let lane = self.lane(stream).ok_or_else(|| super::unknown_stream(stream))?;
         for one in uses {
             self.with_block(one, |_, _| ())?;
         }
@@ -267,9 +256,7 @@ impl UseTracker {
                 return Ok(f(&mut state, number));
             }
         }
-        Err(ResourceError::UseAfterFree {
-            generation: one.block.generation,
-        })
+        Err(ResourceError::UseAfterFree { generation: one.block.generation })
     }
 
     /// Runs `f` on the state of a block this launch holds a claim on: it may have been freed
@@ -280,11 +267,10 @@ impl UseTracker {
         one: &BlockUse,
         f: impl FnOnce(&mut super::slot::SlotState) -> Released,
     ) -> Released {
-        let slot = self.slots.get(one.slot.0).or_else(|| {
-            self.slots
-                .at(one.block.ptr)
-                .and_then(|number| self.slots.get(number))
-        });
+        let slot = self
+            .slots
+            .get(one.slot.0)
+            .or_else(|| self.slots.at(one.block.ptr).and_then(|number| self.slots.get(number)));
         match slot {
             Some(slot) => {
                 let mut state = slot.0.lock();
@@ -328,10 +314,6 @@ impl Holder {
     /// A launch of the calling thread.
     #[inline]
     pub(crate) fn new(stream: StreamId, place: &'static std::panic::Location<'static>) -> Self {
-        Self {
-            thread: ThreadToken::current(),
-            stream,
-            place,
-        }
+        Self { thread: ThreadToken::current(), stream, place }
     }
 }

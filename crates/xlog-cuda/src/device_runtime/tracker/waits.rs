@@ -32,10 +32,7 @@ impl UseTracker {
     pub(super) fn queue_waits(&self, lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
         let device = self.device();
         let raw = lane.raw(device)?;
-        let view = LaneView {
-            lane,
-            lanes: self.lanes(),
-        };
+        let view = LaneView { lane, lanes: self.lanes() };
         let mut submit = lane.submit();
         let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
         for &point in needed.points() {
@@ -52,12 +49,7 @@ impl UseTracker {
         for candidate in &candidates {
             // SAFETY: the event is held by the candidate, the stream by the tracker.
             device.note(unsafe { device.driver().wait_event(raw, candidate.event.raw) })?;
-            lane.join(
-                &mut submit,
-                candidate.point.lane(),
-                candidate.tick,
-                &candidate.clock,
-            );
+            lane.join(&mut submit, candidate.point.lane(), candidate.tick, &candidate.clock);
         }
         Ok(())
     }
@@ -66,12 +58,7 @@ impl UseTracker {
         let mut clock = Clock::from_elem(0, self.lanes().len());
         let source = &self.lanes()[point.lane()];
         let found = source.trail().lock().find(point.tick(), &mut clock)?;
-        Some(Candidate {
-            point,
-            tick: found.tick,
-            event: found.event,
-            clock,
-        })
+        Some(Candidate { point, tick: found.tick, event: found.event, clock })
     }
 
     /// A point without an event: its lane was pruned since, so it is done. Otherwise the books are
@@ -79,25 +66,15 @@ impl UseTracker {
     #[cold]
     fn settle(&self, point: Point) -> ResourceResult<()> {
         let source = &self.lanes()[point.lane()];
-        if (LaneView {
-            lane: source,
-            lanes: self.lanes(),
-        })
-        .is_done(point)
-        {
+        if (LaneView { lane: source, lanes: self.lanes() }).is_done(point) {
             return Ok(());
         }
         let Some(raw) = source.created_raw() else {
             return Ok(());
         };
-        log::warn!(
-            "no event for tick {} of lane {}: waiting for it",
-            point.tick(),
-            point.lane()
-        );
+        log::warn!("no event for tick {} of lane {}: waiting for it", point.tick(), point.lane());
         // SAFETY: the stream lives as long as the tracker.
-        self.device()
-            .note(unsafe { self.device().driver().synchronize_stream(raw) })
+        self.device().note(unsafe { self.device().driver().synchronize_stream(raw) })
     }
 }
 

@@ -1,0 +1,266 @@
+//! A driver that watches, fails or goes deaf on purpose.
+//!
+//! [`LayeredDriver`] wraps any driver. It counts every call, fails the ones a plan names, and can
+//! be made deaf: event waits then answer `Ok` and do nothing, which is how a missing wait looks
+//! from outside. It knows nothing of the runtime above it.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, AtomicU64, Ordering},
+};
+
+use parking_lot::Mutex;
+use xlog_driver::{
+    Arguments, DeviceInfo, Driver, DriverError, DriverResult, KernelDefinition, LaunchDims,
+    MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
+};
+
+/// A call of the driver contract that can be counted and made to fail.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(usize)]
+#[allow(missing_docs)] // each is the method of `Driver` it is named for
+pub enum DriverCall {
+    Memory,
+    SynchronizeDevice,
+    CreateStream,
+    DestroyStream,
+    SynchronizeStream,
+    StreamProgress,
+    IsCapturing,
+    CreateEvent,
+    DestroyEvent,
+    RecordEvent,
+    WaitEvent,
+    EventDone,
+    SynchronizeEvent,
+    Allocate,
+    Free,
+    AllocateOn,
+    FreeOn,
+    AllocatePinned,
+    FreePinned,
+    CopyToDevice,
+    CopyToHost,
+    CopyOnDevice,
+    FillBytes,
+    LoadKernel,
+    Launch,
+}
+
+/// How many kinds of call there are.
+const CALLS: usize = DriverCall::Launch as usize + 1;
+
+/// The code an injected failure carries: CUDA's "unknown error", which no call gives by itself.
+pub const INJECTED: i32 = 999;
+
+#[derive(Debug)]
+struct Planned {
+    call: DriverCall,
+    pass: u64,
+    fail: u64,
+    sticky: bool,
+}
+
+/// A driver behind a layer that counts, fails and goes deaf.
+#[derive(Debug)]
+pub struct LayeredDriver {
+    inner: Arc<dyn Driver>,
+    counts: [AtomicU64; CALLS],
+    plan: Mutex<Vec<Planned>>,
+    deaf: AtomicBool,
+    capturing: AtomicBool,
+}
+
+impl LayeredDriver {
+    /// A layer over `inner` that, so far, only counts.
+    #[must_use]
+    pub fn new(inner: Arc<dyn Driver>) -> Self {
+        Self {
+            inner,
+            counts: [const { AtomicU64::new(0) }; CALLS],
+            plan: Mutex::default(),
+            deaf: AtomicBool::new(false),
+            capturing: AtomicBool::new(false),
+        }
+    }
+
+    /// How often `call` was made, failed ones included.
+    #[must_use]
+    pub fn count(&self, call: DriverCall) -> u64 {
+        self.counts[call as usize].load(Ordering::SeqCst)
+    }
+
+    /// Lets `pass` more calls of this kind through, then fails the next `fail`.
+    pub fn fail_after(&self, call: DriverCall, pass: u64, fail: u64) {
+        self.plan.lock().push(Planned { call, pass, fail, sticky: false });
+    }
+
+    /// Fails every call of this kind from now on.
+    pub fn fail_always(&self, call: DriverCall) {
+        self.fail_after(call, 0, u64::MAX);
+    }
+
+    /// Fails the next call of this kind with an error that loses the device.
+    pub fn lose_device_at(&self, call: DriverCall) {
+        self.plan.lock().push(Planned { call, pass: 0, fail: u64::MAX, sticky: true });
+    }
+
+    /// Fails nothing any more.
+    pub fn heal(&self) {
+        self.plan.lock().clear();
+    }
+
+    /// Whether streams ignore the events they are told to wait for.
+    pub fn set_deaf(&self, deaf: bool) {
+        self.deaf.store(deaf, Ordering::SeqCst);
+    }
+
+    /// Whether every stream says that it is being captured.
+    pub fn set_capturing(&self, capturing: bool) {
+        self.capturing.store(capturing, Ordering::SeqCst);
+    }
+
+    fn enter(&self, call: DriverCall) -> DriverResult<()> {
+        self.counts[call as usize].fetch_add(1, Ordering::SeqCst);
+        let mut plan = self.plan.lock();
+        for planned in plan.iter_mut().filter(|planned| planned.call == call) {
+            if planned.pass > 0 {
+                planned.pass -= 1;
+            } else if planned.fail > 0 {
+                planned.fail -= 1;
+                let error = DriverError::new(format!("{call:?}"), INJECTED, "injected failure");
+                return Err(if planned.sticky { error.sticky() } else { error });
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Counts a call, fails it if planned, and passes it on.
+macro_rules! pass {
+    ($self:ident, $call:ident, $inner:expr) => {{
+        $self.enter(DriverCall::$call)?;
+        // SAFETY: the caller's promises are the inner driver's, word for word.
+        #[allow(unused_unsafe)]
+        unsafe {
+            $inner
+        }
+    }};
+}
+
+impl Driver for LayeredDriver {
+    fn info(&self) -> &DeviceInfo {
+        self.inner.info()
+    }
+    fn memory(&self) -> DriverResult<MemoryInfo> {
+        pass!(self, Memory, self.inner.memory())
+    }
+    fn synchronize_device(&self) -> DriverResult<()> {
+        pass!(self, SynchronizeDevice, self.inner.synchronize_device())
+    }
+    fn create_stream(&self) -> DriverResult<RawStream> {
+        pass!(self, CreateStream, self.inner.create_stream())
+    }
+    unsafe fn destroy_stream(&self, stream: RawStream) -> DriverResult<()> {
+        pass!(self, DestroyStream, self.inner.destroy_stream(stream))
+    }
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> DriverResult<()> {
+        pass!(self, SynchronizeStream, self.inner.synchronize_stream(stream))
+    }
+    unsafe fn stream_progress(&self, stream: RawStream) -> DriverResult<StreamProgress> {
+        pass!(self, StreamProgress, self.inner.stream_progress(stream))
+    }
+    unsafe fn is_capturing(&self, stream: RawStream) -> DriverResult<bool> {
+        if self.capturing.load(Ordering::SeqCst) {
+            return self.enter(DriverCall::IsCapturing).map(|()| true);
+        }
+        pass!(self, IsCapturing, self.inner.is_capturing(stream))
+    }
+    fn create_event(&self) -> DriverResult<RawEvent> {
+        pass!(self, CreateEvent, self.inner.create_event())
+    }
+    unsafe fn destroy_event(&self, event: RawEvent) -> DriverResult<()> {
+        pass!(self, DestroyEvent, self.inner.destroy_event(event))
+    }
+    unsafe fn record_event(&self, event: RawEvent, stream: RawStream) -> DriverResult<()> {
+        pass!(self, RecordEvent, self.inner.record_event(event, stream))
+    }
+    unsafe fn wait_event(&self, stream: RawStream, event: RawEvent) -> DriverResult<()> {
+        if self.deaf.load(Ordering::SeqCst) {
+            return self.enter(DriverCall::WaitEvent);
+        }
+        pass!(self, WaitEvent, self.inner.wait_event(stream, event))
+    }
+    unsafe fn event_done(&self, event: RawEvent) -> DriverResult<bool> {
+        pass!(self, EventDone, self.inner.event_done(event))
+    }
+    unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()> {
+        pass!(self, SynchronizeEvent, self.inner.synchronize_event(event))
+    }
+    fn allocate(&self, bytes: usize) -> DriverResult<u64> {
+        pass!(self, Allocate, self.inner.allocate(bytes))
+    }
+    unsafe fn free(&self, pointer: u64) -> DriverResult<()> {
+        pass!(self, Free, self.inner.free(pointer))
+    }
+    unsafe fn allocate_on(&self, bytes: usize, stream: RawStream) -> DriverResult<u64> {
+        pass!(self, AllocateOn, self.inner.allocate_on(bytes, stream))
+    }
+    unsafe fn free_on(&self, pointer: u64, stream: RawStream) -> DriverResult<()> {
+        pass!(self, FreeOn, self.inner.free_on(pointer, stream))
+    }
+    fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
+        pass!(self, AllocatePinned, self.inner.allocate_pinned(bytes))
+    }
+    unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
+        pass!(self, FreePinned, self.inner.free_pinned(pointer))
+    }
+    unsafe fn copy_to_device(
+        &self,
+        destination: u64,
+        source: *const u8,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        pass!(self, CopyToDevice, self.inner.copy_to_device(destination, source, bytes, stream))
+    }
+    unsafe fn copy_to_host(
+        &self,
+        destination: *mut u8,
+        source: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        pass!(self, CopyToHost, self.inner.copy_to_host(destination, source, bytes, stream))
+    }
+    unsafe fn copy_on_device(
+        &self,
+        destination: u64,
+        source: u64,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        pass!(self, CopyOnDevice, self.inner.copy_on_device(destination, source, bytes, stream))
+    }
+    unsafe fn fill_bytes(
+        &self,
+        destination: u64,
+        value: u8,
+        bytes: usize,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        pass!(self, FillBytes, self.inner.fill_bytes(destination, value, bytes, stream))
+    }
+    fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction> {
+        pass!(self, LoadKernel, self.inner.load_kernel(kernel))
+    }
+    unsafe fn launch(
+        &self,
+        function: RawFunction,
+        dims: LaunchDims,
+        arguments: &Arguments,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        pass!(self, Launch, self.inner.launch(function, dims, arguments, stream))
+    }
+}

@@ -1,0 +1,5 @@
+//! Long runs: nothing grows.
+
+use crate::TestCase;
+
+pub(super) const CASES: &[TestCase] = &[];

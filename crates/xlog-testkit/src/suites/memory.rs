@@ -1,0 +1,5 @@
+//! Slices, views, columns, copies.
+
+use crate::TestCase;
+
+pub(super) const CASES: &[TestCase] = &[];

@@ -1,0 +1,39 @@
+//! The conformance suites. Each test is a function of the device it runs on, and names the rule it
+//! shows.
+
+// A suite is test code: it fails by panicking.
+#![allow(clippy::unwrap_used, clippy::panic)]
+
+mod builder;
+mod defects;
+mod endurance;
+mod hazards;
+mod memory;
+mod misuse;
+mod reaping;
+mod recorder;
+mod resources;
+mod rules;
+mod threads;
+mod vocabulary;
+
+use crate::TestCase;
+
+/// Every suite: its name and its tests.
+pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
+    [
+        ("vocabulary", vocabulary::CASES),
+        ("resources", resources::CASES),
+        ("rules", rules::CASES),
+        ("hazards", hazards::CASES),
+        ("recorder", recorder::CASES),
+        ("builder", builder::CASES),
+        ("memory", memory::CASES),
+        ("misuse", misuse::CASES),
+        ("reaping", reaping::CASES),
+        ("threads", threads::CASES),
+        ("defects", defects::CASES),
+        ("endurance", endurance::CASES),
+    ]
+    .into_iter()
+}

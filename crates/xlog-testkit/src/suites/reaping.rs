@@ -1,0 +1,5 @@
+//! Pending frees under failures and races.
+
+use crate::TestCase;
+
+pub(super) const CASES: &[TestCase] = &[];

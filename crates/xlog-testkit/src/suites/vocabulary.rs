@@ -1,0 +1,5 @@
+//! The words of the runtime.
+
+use crate::TestCase;
+
+pub(super) const CASES: &[TestCase] = &[];
