@@ -1,2 +1,55 @@
-//! x
-fn main() {}
+//! `xlog`: what device there is, and how fast the runtime is on it.
+
+mod bench;
+mod device;
+mod doctor;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+use crate::device::DeviceChoice;
+
+/// Stream-safe GPU memory and launches: look at the device, measure the runtime.
+#[derive(Debug, Parser)]
+#[command(name = "xlog", version, arg_required_else_help = true, max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Say what device there is, which features work, and what to do about what does not
+    Doctor {
+        /// The device to look at: host, cuda:N, or auto (the first GPU, else the host)
+        #[arg(long, default_value = "auto", value_name = "DEVICE")]
+        device: DeviceChoice,
+    },
+    /// Measure the runtime beside the raw driver
+    #[command(subcommand)]
+    Bench(Bench),
+}
+
+#[derive(Debug, Subcommand)]
+enum Bench {
+    /// The cost of a recorded launch above a raw one, and what events and waits it took
+    Launch(bench::LaunchOptions),
+}
+
+fn main() -> ExitCode {
+    let answer = match Cli::parse().command {
+        Command::Doctor { device } => doctor::run(&device),
+        Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
+    };
+    match answer {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xlog: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What a command ends with when it fails: one message for the person who called it.
+type Failure = Box<dyn std::error::Error>;

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use xlog_driver::{KernelDefinition, RawStream};
+use xlog_driver::KernelDefinition;
 
 use super::{
     Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
@@ -55,11 +55,6 @@ impl RuntimeCore {
             None => Ok(()),
             Some(what) => Err(ResourceError::Driver(what.clone().into())),
         }
-    }
-
-    pub(crate) fn raw(&self, stream: StreamId) -> ResourceResult<RawStream> {
-        let lane = self.tracker().lane(stream).ok_or_else(|| unknown_stream(stream))?;
-        lane.raw(&self.device)
     }
 }
 

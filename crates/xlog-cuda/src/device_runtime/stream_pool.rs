@@ -91,11 +91,11 @@ impl StreamPool {
         device.check_alive()?;
         let mut membership = self.membership.lock();
         let lanes = self.tracker.lanes();
-        // An id's remainder is its lane, so ids skip the lanes that are taken.
-        let vacant = (1..=lanes.len() as u32)
-            .filter_map(|step| membership.last_id.checked_add(step))
-            .map(|id| (id, &lanes[id as usize % lanes.len()]))
-            .find(|(id, lane)| *id != u32::MAX && lane.stream().is_none());
+        // An id's low bits are its lane, so ids skip the lanes that are taken.
+        let vacant = (1..=2 * lanes.len() as u32)
+            .filter_map(|step| membership.last_id.checked_add(step).filter(|id| *id != u32::MAX))
+            .filter_map(|id| Some((id, lanes.get(self.tracker.lane_index(StreamId(id)))?)))
+            .find(|(_, lane)| lane.stream().is_none());
         let Some((id, lane)) = vacant else {
             return Err(ResourceError::StreamMisuse(format!(
                 "the pool has no room for another stream: {} of {} are taken; release one, or \

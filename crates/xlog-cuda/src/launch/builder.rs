@@ -77,22 +77,22 @@ impl<'r> LaunchBuilder<'r> {
     }
 
     /// The next argument: memory the kernel reads.
-    pub fn input<T: DeviceElement>(self, memory: &impl Region<T>) -> Self {
+    pub fn input<T: DeviceElement>(&mut self, memory: &impl Region<T>) -> &mut Self {
         self.memory(memory, ParameterKind::In)
     }
 
     /// The next argument: memory the kernel writes.
-    pub fn output<T: DeviceElement>(self, memory: &impl Region<T>) -> Self {
+    pub fn output<T: DeviceElement>(&mut self, memory: &impl Region<T>) -> &mut Self {
         self.memory(memory, ParameterKind::Out)
     }
 
     /// The next argument: memory the kernel reads and writes.
-    pub fn in_out<T: DeviceElement>(self, memory: &impl Region<T>) -> Self {
+    pub fn in_out<T: DeviceElement>(&mut self, memory: &impl Region<T>) -> &mut Self {
         self.memory(memory, ParameterKind::InOut)
     }
 
     /// The next argument: a plain value.
-    pub fn value<T: DeviceElement>(mut self, value: T) -> Self {
+    pub fn value<T: DeviceElement>(&mut self, value: T) -> &mut Self {
         self.expect::<T>(ParameterKind::Scalar);
         self.arguments.push_value(value);
         self
@@ -100,7 +100,7 @@ impl<'r> LaunchBuilder<'r> {
 
     /// Memory the kernel reaches through a pointer table or another argument, declared beside
     /// them.
-    pub fn also<T>(mut self, access: Access, memory: &impl Region<T>) -> Self {
+    pub fn also<T>(&mut self, access: Access, memory: &impl Region<T>) -> &mut Self {
         match memory.region_use(access) {
             Some(one) => self.uses.add(one),
             None => self.mistake_is(|_| untracked_argument("memory declared beside the arguments")),
@@ -109,7 +109,11 @@ impl<'r> LaunchBuilder<'r> {
     }
 
     #[inline]
-    fn memory<T: DeviceElement>(mut self, memory: &impl Region<T>, kind: ParameterKind) -> Self {
+    fn memory<T: DeviceElement>(
+        &mut self,
+        memory: &impl Region<T>,
+        kind: ParameterKind,
+    ) -> &mut Self {
         self.expect::<T>(kind);
         let access = kind.access().unwrap_or(Access::ReadWrite);
         match memory.region_use(access) {
@@ -160,10 +164,11 @@ impl<'r> LaunchBuilder<'r> {
         parameters.get(self.arguments.slots().len()).map_or("an argument", |p| p.name)
     }
 
-    /// Waits, enqueues and records in one step.
-    pub fn launch(self, dims: LaunchDims) -> ResourceResult<()> {
-        if let Some(mistake) = self.mistake {
-            return Err(*mistake);
+    /// Waits, enqueues and records in one step. The builder can launch again with the same
+    /// arguments.
+    pub fn launch(&mut self, dims: LaunchDims) -> ResourceResult<()> {
+        if let Some(mistake) = &self.mistake {
+            return Err(ResourceError::clone(mistake));
         }
         let definition = self.kernel.definition;
         let given = self.arguments.slots().len();

@@ -6,7 +6,7 @@ use xlog_driver::{DriverResult, RawStream};
 
 use crate::device_runtime::{
     BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
-    tracker::{Holder, OnConflict, RecordedEvent},
+    tracker::{Holder, Lane, OnConflict, RecordedEvent},
 };
 
 /// One operation that is about to be enqueued, and what it touches.
@@ -24,8 +24,9 @@ impl Enqueue<'_> {
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        let holder = self.begin(operation)?;
-        commit(self.runtime, self.uses, holder)
+        let holder = Holder::new(self.stream, self.place);
+        let (_, direct) = self.begin(holder, operation)?;
+        commit(self.runtime, self.uses, holder, direct)
     }
 
     /// The same, with a hold on the event behind the operation.
@@ -33,11 +34,11 @@ impl Enqueue<'_> {
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<Arc<RecordedEvent>> {
-        let holder = self.begin(operation)?;
+        let holder = Holder::new(self.stream, self.place);
+        let (lane, direct) = self.begin(holder, operation)?;
         let tracker = self.runtime.tracker();
-        let lane = tracker.enter(self.stream)?;
-        if self.runtime.direct_tracker().is_none() {
-            commit(self.runtime, self.uses, holder)?;
+        if !direct {
+            commit(self.runtime, self.uses, holder, direct)?;
             return tracker.mark_with_event(lane).map(|(_, event)| event);
         }
         match tracker.mark_with_event(lane) {
@@ -46,21 +47,21 @@ impl Enqueue<'_> {
                 Ok(event)
             }
             // Publishes what it can, by synchronising if it must.
-            Err(error) => commit(self.runtime, self.uses, holder).and(Err(error)),
+            Err(error) => commit(self.runtime, self.uses, holder, direct).and(Err(error)),
         }
     }
 
     #[inline]
     fn begin(
         &self,
+        holder: Holder,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
-    ) -> ResourceResult<Holder> {
-        let holder = Holder::new(self.stream, self.place);
-        prepare(self.runtime, self.uses, holder, OnConflict::Wait)?;
-        let enqueued =
-            self.runtime.raw(self.stream).and_then(|raw| self.runtime.device.note(operation(raw)));
+    ) -> ResourceResult<(&Lane, bool)> {
+        let (lane, direct) = prepare(self.runtime, self.uses, holder, OnConflict::Wait)?;
+        let device = &self.runtime.device;
+        let enqueued = lane.raw(device).and_then(|raw| device.note(operation(raw)));
         match enqueued {
-            Ok(()) => Ok(holder),
+            Ok(()) => Ok((lane, direct)),
             Err(error) => {
                 // Nothing was enqueued: nothing is published.
                 self.runtime.tracker().release(self.uses, holder);
@@ -70,29 +71,33 @@ impl Enqueue<'_> {
     }
 }
 
-/// Claims the blocks and queues the waits. All or none.
+/// Claims the blocks and queues the waits: all or none. Answers the lane of the launch, and whether
+/// its uses go straight to the tracker.
 #[inline]
-pub(super) fn prepare(
-    runtime: &RuntimeCore,
+pub(super) fn prepare<'r>(
+    runtime: &'r RuntimeCore,
     uses: &[BlockUse],
     holder: Holder,
     on_conflict: OnConflict,
-) -> ResourceResult<()> {
+) -> ResourceResult<(&'r Lane, bool)> {
     runtime.check()?;
     match runtime.direct_tracker() {
-        Some(tracker) => tracker.claim(uses, holder, runtime.ordinal, true, on_conflict),
-        None => prepare_through_stack(runtime, uses, holder, on_conflict),
+        Some(tracker) => {
+            let lane = tracker.claim(uses, holder, runtime.ordinal, true, on_conflict)?;
+            Ok((lane, true))
+        }
+        None => Ok((prepare_through_stack(runtime, uses, holder, on_conflict)?, false)),
     }
 }
 
 /// The same for a stack with a layer that wants to see every use: the claims are taken first, the
 /// waits queued through the stack.
-fn prepare_through_stack(
-    runtime: &RuntimeCore,
+fn prepare_through_stack<'r>(
+    runtime: &'r RuntimeCore,
     uses: &[BlockUse],
     holder: Holder,
     on_conflict: OnConflict,
-) -> ResourceResult<()> {
+) -> ResourceResult<&'r Lane> {
     if !uses.is_empty() && !runtime.resource().supports_block_use_tracking() {
         return Err(ResourceError::StreamMisuse(
             "the runtime's resource does not support cross-stream use tracking; build the \
@@ -103,11 +108,14 @@ fn prepare_through_stack(
     }
     let tracker = runtime.tracker();
     let known = known_uses(tracker, uses);
-    tracker.claim(&known, holder, runtime.ordinal, false, on_conflict)?;
-    runtime
-        .resource()
-        .prepare_uses(uses, holder.stream)
-        .inspect_err(|_| tracker.release(&known, holder))
+    let lane = tracker.claim(&known, holder, runtime.ordinal, false, on_conflict)?;
+    match runtime.resource().prepare_uses(uses, holder.stream) {
+        Ok(()) => Ok(lane),
+        Err(error) => {
+            tracker.release(&known, holder);
+            Err(error)
+        }
+    }
 }
 
 /// Publishes the uses of work that is in flight, and gives up the claims.
@@ -116,15 +124,14 @@ pub(super) fn commit(
     runtime: &RuntimeCore,
     uses: &[BlockUse],
     holder: Holder,
+    direct: bool,
 ) -> ResourceResult<()> {
-    match runtime.direct_tracker() {
-        Some(tracker) => tracker.finish_claimed(uses, holder),
-        None => {
-            let finished = runtime.resource().finish_uses(uses, holder.stream);
-            runtime.tracker().release(uses, holder);
-            finished
-        }
+    if direct {
+        return runtime.tracker().finish_claimed(uses, holder);
     }
+    let finished = runtime.resource().finish_uses(uses, holder.stream);
+    runtime.tracker().release(uses, holder);
+    finished
 }
 
 /// The uses whose blocks this runtime's tracker keeps: a stack may track some elsewhere.

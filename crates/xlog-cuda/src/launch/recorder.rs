@@ -95,6 +95,7 @@ enum Phase {
     Claimed {
         runtime: Arc<RuntimeCore>,
         holder: Holder,
+        direct: bool,
     },
     Over,
 }
@@ -241,9 +242,9 @@ impl LaunchRecorder {
             return Ok(());
         }
         let holder = Holder::new(self.stream, self.place);
-        prepare(runtime.core(), &self.uses, holder, OnConflict::Refuse)
+        let (_, direct) = prepare(runtime.core(), &self.uses, holder, OnConflict::Refuse)
             .map_err(as_preflight_refusal)?;
-        self.phase = Phase::Claimed { runtime: Arc::clone(runtime.core()), holder };
+        self.phase = Phase::Claimed { runtime: Arc::clone(runtime.core()), holder, direct };
         Ok(())
     }
 
@@ -253,9 +254,9 @@ impl LaunchRecorder {
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let answer = match phase {
-            Phase::Claimed { runtime: mine, holder } => {
+            Phase::Claimed { runtime: mine, holder, direct } => {
                 let other = !Arc::ptr_eq(&mine, runtime.core());
-                let committed = commit(&mine, &self.uses, holder);
+                let committed = commit(&mine, &self.uses, holder, direct);
                 if other {
                     committed.and(Err(ResourceError::StreamMisuse(
                         "the recorder was preflighted on another runtime; its uses were \
@@ -318,10 +319,10 @@ impl Drop for LaunchRecorder {
         }
         DROPPED.fetch_add(1, Ordering::Relaxed);
         log::warn!("the recorder of {} was dropped without commit", self.place);
-        if let Phase::Claimed { runtime, holder } = phase {
+        if let Phase::Claimed { runtime, holder, direct } = phase {
             runtime.tracker().count_dropped_recorder();
             // The work may have been enqueued: the runtime behaves as if it was.
-            if let Err(error) = commit(&runtime, &self.uses, holder) {
+            if let Err(error) = commit(&runtime, &self.uses, holder, direct) {
                 log::error!("protecting the uses of a dropped recorder: {error}");
             }
             self.publish_unprepared(&runtime, &self.late);

@@ -12,10 +12,8 @@ use std::{
     sync::atomic::{AtomicU32, Ordering},
 };
 
+use super::super::{BlockUse, ResourceError, StreamId};
 use parking_lot::{Condvar, Mutex};
-use xlog_core::Access;
-
-use super::super::{BlockUse, Generation, ResourceError, StreamId};
 
 /// A number for each thread, cheap to ask for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -36,19 +34,27 @@ impl ThreadToken {
 }
 
 /// One launch that holds claims: its thread, its stream, and where in the source it stands.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Holder {
     pub(crate) thread: ThreadToken,
     pub(crate) stream: StreamId,
     pub(crate) place: &'static Location<'static>,
 }
 
+impl PartialEq for Holder {
+    /// Places are compared by address: their text is for messages.
+    #[inline]
+    fn eq(&self, other: &Self) -> bool {
+        self.thread == other.thread
+            && self.stream == other.stream
+            && std::ptr::eq(self.place, other.place)
+    }
+}
+
 /// Why a claim was not given: another launch is between its preflight and its commit.
 #[derive(Debug)]
 pub(crate) struct Conflict {
     pub(crate) slot: u32,
-    pub(crate) generation: Generation,
-    pub(crate) access: Access,
     pub(crate) holder: Holder,
 }
 
@@ -59,7 +65,7 @@ impl Conflict {
             "block {:#x} (generation {}) is claimed by the launch preflighted at {} on stream {}, \
              which has not committed yet; the launch at {} on stream {} {why}",
             one.block.ptr,
-            self.generation.0,
+            one.block.generation.0,
             self.holder.place,
             self.holder.stream.0,
             mine.place,
@@ -81,6 +87,8 @@ pub(crate) struct ClaimWaiters {
 pub(crate) enum WaitEnd {
     /// The claim may be free now: try again.
     TryAgain,
+    /// Waiting would never end: this thread itself holds a claim on the block.
+    OwnThread,
     /// Waiting would never end: the holders wait, directly or not, for this thread.
     Circle,
 }
@@ -100,6 +108,9 @@ impl ClaimWaiters {
         let first = holders(slot);
         if first.is_empty() {
             return WaitEnd::TryAgain;
+        }
+        if first.contains(&thread) {
+            return WaitEnd::OwnThread;
         }
         let (mut reached, mut open) = (first.clone(), first);
         while let Some(holder) = open.pop() {

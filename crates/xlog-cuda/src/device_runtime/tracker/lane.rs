@@ -172,6 +172,12 @@ impl Lane {
         self.tick.load(Ordering::Acquire)
     }
 
+    /// Whether the device is known to have passed a point of this lane.
+    #[inline]
+    pub(crate) fn is_done(&self, point: Point) -> bool {
+        self.completed.load(Ordering::Acquire) >= point.tick()
+    }
+
     /// The point that the next record, whenever it comes, will stand for.
     #[inline]
     pub(crate) fn open_point(&self) -> Point {
@@ -341,10 +347,6 @@ impl Follows for LaneView<'_> {
     fn follows(&self, point: Point) -> bool {
         point.lane() == self.lane.index
             || self.lane.clock[point.lane()].load(Ordering::Acquire) >= point.tick()
-    }
-
-    #[inline]
-    fn is_done(&self, point: Point) -> bool {
-        self.lanes[point.lane()].completed.load(Ordering::Acquire) >= point.tick()
+            || self.lanes[point.lane()].is_done(point)
     }
 }

@@ -162,9 +162,14 @@ impl UseTracker {
     /// The lane of `stream`, if the pool has that stream.
     #[inline]
     pub(crate) fn lane(&self, stream: StreamId) -> Option<&Lane> {
-        // Ids are handed out so that an id's remainder is its lane.
-        let lane = &self.lanes[stream.0 as usize % self.lanes.len()];
+        let lane = self.lanes.get(self.lane_index(stream))?;
         (lane.stream() == Some(stream)).then_some(lane)
+    }
+
+    /// Where a stream's lane is, if it has one: ids are handed out so that their low bits tell.
+    #[inline]
+    pub(crate) fn lane_index(&self, stream: StreamId) -> usize {
+        stream.0 as usize & (self.lanes.len().next_power_of_two() - 1)
     }
 
     pub(crate) fn view<'t>(&'t self, lane: &'t Lane) -> LaneView<'t> {
@@ -314,7 +319,7 @@ impl UseTracker {
         let points = &retired.outstanding;
         let follows_all = |lane: &Lane| {
             let view = self.view(lane);
-            points.points().iter().all(|point| view.follows(*point) || view.is_done(*point))
+            points.points().iter().all(|point| view.follows(*point))
         };
         let home = &self.lanes[retired.home];
         if follows_all(home) {

@@ -3,7 +3,9 @@
 use smallvec::SmallVec;
 
 /// Everything a lane had enqueued up to a tick. One word: the lane above, the tick below.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+///
+/// Ticks start at 1: the default, tick 0, is no point at all, and everything follows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Point(u64);
 
 /// Ticks take the low 56 bits: a launch every nanosecond fills them in two years.
@@ -13,6 +15,9 @@ const TICK_BITS: u32 = 56;
 pub(crate) const MAX_LANES: usize = 255;
 
 impl Point {
+    /// No point: followed by everything.
+    pub(crate) const NONE: Self = Self(0);
+
     pub(crate) fn new(lane: usize, tick: u64) -> Self {
         debug_assert!(lane < MAX_LANES && tick < 1 << TICK_BITS);
         Self((lane as u64) << TICK_BITS | tick)
@@ -29,6 +34,14 @@ impl Point {
     }
 }
 
+impl Point {
+    /// The later of two points of one lane.
+    #[inline]
+    pub(crate) fn later(self, other: Self) -> Self {
+        Self(self.0.max(other.0))
+    }
+}
+
 /// The latest point of each lane that something must follow: one entry a lane.
 #[derive(Default, Debug)]
 pub(crate) struct Frontier(SmallVec<[Point; 8]>);
@@ -37,8 +50,7 @@ impl Frontier {
     /// Adds a point; of two on one lane the later stays, since it follows the earlier.
     pub(crate) fn add(&mut self, point: Point) {
         match self.0.iter_mut().find(|other| other.lane() == point.lane()) {
-            Some(other) if other.tick() < point.tick() => *other = point,
-            Some(_) => {}
+            Some(other) => *other = other.later(point),
             None => self.0.push(point),
         }
     }

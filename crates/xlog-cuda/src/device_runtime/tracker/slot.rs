@@ -1,14 +1,16 @@
 //! What the tracker knows of one block: who wrote it last, who read it since, who holds it now.
+//!
+//! A launch locks every block it names twice, so the common case — one claim, one reading stream,
+//! writes that followed what came before — is kept on one cache line and touches nothing else.
 
-use smallvec::SmallVec;
 use xlog_core::Access;
 
 use super::{
-    claims::{Conflict, Holder, ThreadToken},
+    claims::{Holder, ThreadToken},
     point::{Frontier, Point},
 };
 use crate::{
-    device_runtime::{BlockUse, Generation},
+    device_runtime::{Generation, StreamId},
     sync::TinyLock,
 };
 
@@ -22,23 +24,38 @@ pub(crate) struct Slot(pub(crate) TinyLock<SlotState>);
 
 /// The state of one block. Generation 0 is no block at all.
 #[derive(Default)]
+#[repr(C)] // in this order: what every launch touches shares a line with the lock
 pub(crate) struct SlotState {
     generation: u64,
     ptr: u64,
-    bytes: usize,
-    home: usize,
-    last_write: Option<Point>,
-    /// The latest read of each lane since the last write.
-    reads: SmallVec<[Point; 4]>,
-    /// Writes that a later write, finished without having been prepared, did not follow.
-    loose_writes: SmallVec<[Point; 1]>,
-    holders: SmallVec<[Holder; 2]>,
+    last_write: Point,
+    /// The latest read since the last write, if one stream reads the block.
+    read: Point,
+    /// Of the first claim; meaningful while there are claims.
+    holder: Option<Holder>,
+    claims: u16,
     write_claimed: bool,
-    contended: bool,
     retired: bool,
+    contended: bool,
+    /// There is something in `rest` that a use has to look at.
+    crowded: bool,
+    rest: Rest,
+}
+
+/// The uncommon part.
+#[derive(Default)]
+struct Rest {
+    /// The latest reads of other streams than the one of `SlotState::read`.
+    reads: Vec<Point>,
+    /// Writes that a later write, finished without having been prepared, did not follow.
+    loose_writes: Vec<Point>,
+    /// Claims beside the first.
+    holders: Vec<Holder>,
+    on_release: Option<OnRelease>,
     /// A use of this block could be neither recorded nor waited for: it may never be reused.
     unprotected: bool,
-    on_release: Option<OnRelease>,
+    bytes: usize,
+    home: usize,
 }
 
 /// What giving up a claim leaves to do, outside the block's lock.
@@ -50,17 +67,15 @@ pub(crate) struct Released {
 
 /// How a lane stands to a point: what the planning of a use asks.
 pub(crate) trait Follows {
-    /// Whether work enqueued now is already behind `point`.
+    /// Whether work enqueued now is behind `point` as it is: in stream order, by a wait that was
+    /// queued, or because the device has long passed the point.
     fn follows(&self, point: Point) -> bool;
-    /// Whether the device is known to have passed `point`.
-    fn is_done(&self, point: Point) -> bool;
 }
 
 /// Keeps one point a lane, the latest.
-fn keep_latest<A: smallvec::Array<Item = Point>>(points: &mut SmallVec<A>, point: Point) {
+fn keep_latest(points: &mut Vec<Point>, point: Point) {
     match points.iter_mut().find(|other| other.lane() == point.lane()) {
-        Some(other) if other.tick() < point.tick() => *other = point,
-        Some(_) => {}
+        Some(other) => *other = other.later(point),
         None => points.push(point),
     }
 }
@@ -75,9 +90,13 @@ impl SlotState {
         home: usize,
         birth: Point,
     ) {
-        let generation = generation.0;
-        let last_write = Some(birth);
-        *self = Self { generation, ptr, bytes, home, last_write, ..Self::default() };
+        *self = Self {
+            generation: generation.0,
+            ptr,
+            last_write: birth,
+            rest: Rest { bytes, home, ..Rest::default() },
+            ..Self::default()
+        };
     }
 
     /// Makes the slot nobody's.
@@ -88,7 +107,7 @@ impl SlotState {
     /// Whether this is the live block a handle names.
     #[inline]
     pub(crate) fn is(&self, ptr: u64, generation: Generation) -> bool {
-        self.generation == generation.0 && self.ptr == ptr && !self.retired
+        self.owns(ptr, generation) && !self.retired
     }
 
     /// Whether this is the block a handle names, freed meanwhile or not.
@@ -103,79 +122,112 @@ impl SlotState {
 
     /// The lane the block was born on.
     pub(crate) fn home(&self) -> usize {
-        self.home
+        self.rest.home
     }
 
     /// Bytes granted.
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.rest.bytes
     }
 
-    /// Takes a claim for `one`, unless another launch holds one that conflicts.
+    /// Takes a claim for `access`; false if another launch holds one that conflicts.
     #[inline]
-    pub(crate) fn claim(
-        &mut self,
-        one: &BlockUse,
-        slot: u32,
-        holder: Holder,
-    ) -> Result<(), Conflict> {
-        if self.write_claimed || (one.access.writes() && !self.holders.is_empty()) {
-            return Err(Conflict {
-                slot,
-                generation: one.block.generation,
-                access: one.access,
-                holder: self.holders[0],
-            });
+    pub(crate) fn claim(&mut self, access: Access, holder: Holder) -> bool {
+        if self.claims == 0 {
+            self.claims = 1;
+            self.write_claimed = access.writes();
+            self.holder = Some(holder);
+            return true;
         }
-        self.write_claimed = one.access.writes();
-        self.holders.push(holder);
-        Ok(())
+        if self.conflicts(access) || self.claims == u16::MAX {
+            return false;
+        }
+        self.claims += 1;
+        self.rest.holders.push(holder);
+        true
     }
 
     /// Whether a claim for `access` would be refused now.
     pub(crate) fn conflicts(&self, access: Access) -> bool {
-        self.write_claimed || (access.writes() && !self.holders.is_empty())
+        self.claims > 0 && (self.write_claimed || access.writes())
     }
 
     /// Gives a claim up.
     #[inline]
     pub(crate) fn release(&mut self, holder: Holder) -> Released {
-        if let Some(index) = self.holders.iter().position(|other| *other == holder) {
-            self.holders.swap_remove(index);
+        if self.claims == 1 {
+            self.claims = 0;
+            self.holder = None;
             self.write_claimed = false;
+        } else {
+            self.release_one_of_several(holder);
         }
-        if !self.contended && self.on_release.is_none() {
-            return Released::default();
+        if self.contended || self.retired {
+            return self.release_awaited();
         }
+        Released::default()
+    }
+
+    #[cold]
+    fn release_one_of_several(&mut self, holder: Holder) {
+        let others = &mut self.rest.holders;
+        if self.holder == Some(holder) {
+            self.holder = others.pop();
+        } else if let Some(index) = others.iter().position(|other| *other == holder) {
+            others.swap_remove(index);
+        }
+        self.claims = self.claims.saturating_sub(1);
+    }
+
+    #[cold]
+    fn release_awaited(&mut self) -> Released {
         Released {
             wake: std::mem::take(&mut self.contended),
-            run: if self.holders.is_empty() { self.on_release.take() } else { None },
+            run: if self.claims == 0 { self.rest.on_release.take() } else { None },
         }
+    }
+
+    fn holders(&self) -> impl Iterator<Item = Holder> {
+        self.holder.into_iter().chain(self.rest.holders.iter().copied())
+    }
+
+    /// The launch that a conflicting claim met.
+    pub(crate) fn first_holder(&self) -> Option<Holder> {
+        self.holder
     }
 
     /// The threads that hold claims here; with any, the slot is marked so that giving one up
     /// wakes those who wait.
     pub(crate) fn contend(&mut self) -> Vec<ThreadToken> {
-        self.contended = !self.holders.is_empty();
-        self.holders.iter().map(|holder| holder.thread).collect()
+        self.contended = self.claims > 0;
+        self.holders().map(|holder| holder.thread).collect()
     }
 
-    pub(crate) fn is_claimed_on(&self, stream: crate::device_runtime::StreamId) -> bool {
-        self.holders.iter().any(|holder| holder.stream == stream)
+    pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
+        self.holders().any(|holder| holder.stream == stream)
     }
 
     /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
     #[inline]
     pub(crate) fn gather(&self, access: Access, lane: &impl Follows, needed: &mut Frontier) {
-        let mut need = |point: Point| {
-            if !lane.follows(point) && !lane.is_done(point) {
+        if !lane.follows(self.last_write) {
+            needed.add(self.last_write);
+        }
+        if access.writes() && !lane.follows(self.read) {
+            needed.add(self.read);
+        }
+        if self.crowded {
+            self.gather_rest(access, lane, needed);
+        }
+    }
+
+    #[cold]
+    fn gather_rest(&self, access: Access, lane: &impl Follows, needed: &mut Frontier) {
+        let reads: &[Point] = if access.writes() { &self.rest.reads } else { &[] };
+        for &point in self.rest.loose_writes.iter().chain(reads) {
+            if !lane.follows(point) {
                 needed.add(point);
             }
-        };
-        self.last_write.into_iter().for_each(&mut need);
-        self.loose_writes.iter().copied().for_each(&mut need);
-        if access.writes() {
-            self.reads.iter().copied().for_each(&mut need);
         }
     }
 
@@ -186,42 +238,57 @@ impl SlotState {
     #[inline]
     pub(crate) fn publish(&mut self, access: Access, point: Point, lane: &impl Follows) {
         if access.writes() {
-            self.reads.retain(|read| !lane.follows(*read));
-            if !self.loose_writes.is_empty() {
-                self.loose_writes.retain(|write| !lane.follows(*write));
+            let before = std::mem::replace(&mut self.last_write, point);
+            if lane.follows(self.read) {
+                self.read = Point::NONE;
             }
-            if let Some(write) = self.last_write
-                && !lane.follows(write)
-            {
-                keep_latest(&mut self.loose_writes, write);
+            if self.crowded || !lane.follows(before) {
+                self.publish_write_rest(before, lane);
             }
-            self.last_write = Some(point);
+        } else if self.read == Point::NONE || self.read.lane() == point.lane() {
+            self.read = self.read.later(point);
         } else {
-            keep_latest(&mut self.reads, point);
+            keep_latest(&mut self.rest.reads, point);
+            self.crowded = true;
         }
+    }
+
+    #[cold]
+    fn publish_write_rest(&mut self, before: Point, lane: &impl Follows) {
+        let rest = &mut self.rest;
+        rest.reads.retain(|read| !lane.follows(*read));
+        rest.loose_writes.retain(|write| !lane.follows(*write));
+        if !lane.follows(before) {
+            keep_latest(&mut rest.loose_writes, before);
+        }
+        self.crowded = !rest.reads.is_empty() || !rest.loose_writes.is_empty();
     }
 
     /// Every point a free must follow: rule 5.
     pub(crate) fn outstanding(&self) -> Frontier {
         let mut all = Frontier::default();
-        let writes = self.last_write.iter().chain(&self.loose_writes);
-        writes.chain(&self.reads).for_each(|point| all.add(*point));
+        let rest = self.rest.reads.iter().chain(&self.rest.loose_writes);
+        for &point in [self.last_write, self.read].iter().chain(rest) {
+            if point != Point::NONE {
+                all.add(point);
+            }
+        }
         all
     }
 
     /// 1 for the last write or the allocation, plus 1 for each reading stream.
     pub(crate) fn dependency_count(&self) -> usize {
-        usize::from(self.last_write.is_some()) + self.reads.len()
+        1 + usize::from(self.read != Point::NONE) + self.rest.reads.len()
     }
 
     /// Keeps the block from every further use while it is being freed; with claims on it, the
     /// free itself is left to `deferred`, and this answers false.
     pub(crate) fn retire(&mut self, deferred: impl FnOnce() -> OnRelease) -> bool {
         self.retired = true;
-        if !self.holders.is_empty() {
-            self.on_release = Some(deferred());
+        if self.claims > 0 {
+            self.rest.on_release = Some(deferred());
         }
-        self.holders.is_empty()
+        self.claims == 0
     }
 
     /// Takes `retire` back: the free failed, the block lives on.
@@ -230,16 +297,27 @@ impl SlotState {
     }
 
     pub(crate) fn set_unprotected(&mut self) {
-        self.unprotected = true;
+        self.rest.unprotected = true;
     }
 
     pub(crate) fn is_unprotected(&self) -> bool {
-        self.unprotected
+        self.rest.unprotected
     }
 }
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Slot").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_every_launch_touches_is_one_cache_line() {
+        let lock = align_of::<SlotState>();
+        assert!(lock + std::mem::offset_of!(SlotState, rest) <= 64);
     }
 }

@@ -3,7 +3,7 @@
 use super::{
     Frontier, Holder, Lane, Point, UseTracker,
     claims::{Conflict, ThreadToken, WaitEnd},
-    slot::Released,
+    slot::{Released, SlotState},
 };
 use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
 
@@ -16,10 +16,10 @@ pub(crate) enum OnConflict {
     Wait,
 }
 
-/// How a pass over the blocks of a launch can end early.
-enum Stop {
-    Refused(ResourceError),
-    Conflict(usize, Conflict),
+/// Why a pass over the blocks of a launch ended early: which block, and whether it is gone or held.
+struct Stop {
+    index: usize,
+    held: bool,
 }
 
 impl UseTracker {
@@ -35,13 +35,15 @@ impl UseTracker {
         let mut needed = Frontier::default();
         let view = self.view(lane);
         for one in uses {
-            self.with_block(one, |state, _| state.gather(one.access, &view, &mut needed))?;
+            self.with_block(one, |state| state.gather(one.access, &view, &mut needed))
+                .ok_or_else(|| stale(one))?;
         }
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
 
     /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
-    /// none.
+    /// none. Answers the lane of the launch.
+    #[inline]
     pub(crate) fn claim(
         &self,
         uses: &[BlockUse],
@@ -49,22 +51,19 @@ impl UseTracker {
         ordinal: u32,
         plan: bool,
         on_conflict: OnConflict,
-    ) -> ResourceResult<()> {
+    ) -> ResourceResult<&Lane> {
         check_device(uses, ordinal)?;
         let lane = self.enter(holder.stream)?;
-        let needed = loop {
-            match self.claim_pass(uses, holder, lane, plan) {
-                Ok(needed) => break needed,
-                Err(Stop::Refused(error)) => return Err(error),
-                Err(Stop::Conflict(index, conflict)) => {
-                    self.meet_conflict(&uses[index], &conflict, holder, on_conflict)?;
-                }
-            }
-        };
-        if needed.is_empty() {
-            return Ok(());
+        let mut needed = Frontier::default();
+        while let Err(stop) = self.claim_pass(uses, holder, lane, plan, &mut needed) {
+            self.release(&uses[..stop.index], holder);
+            self.meet(&uses[stop.index], &stop, holder, on_conflict)?;
+            needed = Frontier::default();
         }
-        self.queue_waits(lane, &needed).inspect_err(|_| self.release(uses, holder))
+        if !needed.is_empty() {
+            self.queue_waits(lane, &needed).inspect_err(|_| self.release(uses, holder))?;
+        }
+        Ok(lane)
     }
 
     #[inline]
@@ -74,36 +73,44 @@ impl UseTracker {
         holder: Holder,
         lane: &Lane,
         plan: bool,
-    ) -> Result<Frontier, Stop> {
-        let mut needed = Frontier::default();
+        needed: &mut Frontier,
+    ) -> Result<(), Stop> {
         let view = self.view(lane);
         for (index, one) in uses.iter().enumerate() {
-            let claimed = self.with_block(one, |state, slot| {
-                state.claim(one, slot, holder)?;
-                if plan {
-                    state.gather(one.access, &view, &mut needed);
+            let claimed = self.with_block(one, |state| {
+                let claimed = state.claim(one.access, holder);
+                if claimed && plan {
+                    state.gather(one.access, &view, needed);
                 }
-                Ok(())
+                claimed
             });
-            let stop = match claimed {
-                Ok(Ok(())) => continue,
-                Ok(Err(conflict)) => Stop::Conflict(index, conflict),
-                Err(error) => Stop::Refused(error),
-            };
-            self.release(&uses[..index], holder);
-            return Err(stop);
+            match claimed {
+                Some(true) => {}
+                other => return Err(Stop { index, held: other.is_some() }),
+            }
         }
-        Ok(needed)
+        Ok(())
     }
 
+    /// Answers a claim that was not given: refuses it, or waits until it is worth another try.
     #[cold]
-    fn meet_conflict(
+    fn meet(
         &self,
         one: &BlockUse,
-        conflict: &Conflict,
+        stop: &Stop,
         mine: Holder,
         on_conflict: OnConflict,
     ) -> ResourceResult<()> {
+        if !stop.held {
+            return Err(stale(one));
+        }
+        let found = self.find(one.block, one.slot).and_then(|(number, slot)| {
+            let state = slot.0.lock();
+            let holder = state.first_holder()?;
+            state.conflicts(one.access).then_some(Conflict { slot: number, holder })
+        });
+        // Given up in the meantime: try again at once.
+        let Some(conflict) = found else { return Ok(()) };
         if on_conflict == OnConflict::Refuse {
             return Err(conflict.refusal(
                 mine,
@@ -112,21 +119,10 @@ impl UseTracker {
                  waits",
             ));
         }
-        if conflict.holder.thread == mine.thread {
-            return Err(conflict.refusal(
-                mine,
-                one,
-                "would wait for its own thread; commit or drop that recorder first",
-            ));
-        }
         // Most launches commit within microseconds: look a few times before going to sleep.
         for _ in 0..200 {
             std::hint::spin_loop();
-            let still = self.slots.get(conflict.slot).is_some_and(|slot| {
-                let state = slot.0.lock();
-                state.is(one.block.ptr, one.block.generation) && state.conflicts(conflict.access)
-            });
-            if !still {
+            if self.with_block(one, |state| !state.conflicts(one.access)).unwrap_or(true) {
                 return Ok(());
             }
         }
@@ -135,6 +131,11 @@ impl UseTracker {
         });
         match end {
             WaitEnd::TryAgain => Ok(()),
+            WaitEnd::OwnThread => Err(conflict.refusal(
+                mine,
+                one,
+                "would wait for its own thread; commit or drop that recorder first",
+            )),
             WaitEnd::Circle => Err(conflict.refusal(
                 mine,
                 one,
@@ -156,11 +157,14 @@ impl UseTracker {
     ///
     /// Work is in flight by now, so failing to record it is not the end: the stream is
     /// synchronised instead, and if even that fails the blocks are never reused.
+    #[inline]
     pub(crate) fn finish_claimed(&self, uses: &[BlockUse], holder: Holder) -> ResourceResult<()> {
-        let entered = self.device.check_alive().and_then(|()| {
-            self.lane(holder.stream).ok_or_else(|| super::unknown_stream(holder.stream))
-        });
-        let marked = entered.and_then(|lane| Ok((lane, self.mark(lane)?)));
+        let marked = match self.lane(holder.stream) {
+            Some(lane) => {
+                self.device.check_alive().and_then(|()| self.mark(lane)).map(|point| (lane, point))
+            }
+            None => Err(super::unknown_stream(holder.stream)),
+        };
         match marked {
             Ok((lane, point)) => {
                 self.publish_claimed(uses, holder, lane, point);
@@ -204,7 +208,7 @@ impl UseTracker {
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| super::unknown_stream(stream))?;
         for one in uses {
-            self.with_block(one, |_, _| ())?;
+            self.with_block(one, |_| ()).ok_or_else(|| stale(one))?;
         }
         let point = match self.mark(lane) {
             Ok(point) => point,
@@ -217,8 +221,8 @@ impl UseTracker {
         let mut answer = Ok(());
         for one in uses {
             // One that was freed in between does not keep the others from being recorded.
-            answer = answer
-                .and(self.with_block(one, |state, _| state.publish(one.access, point, &view)));
+            let published = self.with_block(one, |state| state.publish(one.access, point, &view));
+            answer = answer.and(published.ok_or_else(|| stale(one)));
         }
         answer
     }
@@ -228,11 +232,8 @@ impl UseTracker {
     fn protect(&self, uses: &[BlockUse], stream: StreamId) {
         // A stream that left the pool meanwhile was synchronised on its way out, and its lane
         // still has it: waiting again covers what was enqueued on it since.
-        let lane = &self.lanes[stream.0 as usize % self.lanes.len()];
-        let waited = match lane.created_raw() {
-            Some(raw) => self.synchronize_raw(raw),
-            None => Ok(()),
-        };
+        let raw = self.lanes.get(self.lane_index(stream)).and_then(Lane::created_raw);
+        let waited = raw.map_or(Ok(()), |raw| self.synchronize_raw(raw));
         if let Err(error) = waited {
             log::error!("uses could be neither recorded nor waited for; blocks leaked: {error}");
             for one in uses {
@@ -243,45 +244,29 @@ impl UseTracker {
         }
     }
 
-    /// Runs `f` on the state of a live block.
+    /// Runs `f` on the state of a live block; `None` if the handle is stale.
     #[inline]
-    fn with_block<R>(
-        &self,
-        one: &BlockUse,
-        f: impl FnOnce(&mut super::slot::SlotState, u32) -> R,
-    ) -> ResourceResult<R> {
-        if let Some((number, slot)) = self.find(one.block, one.slot) {
-            let mut state = slot.0.lock();
-            if state.is(one.block.ptr, one.block.generation) {
-                return Ok(f(&mut state, number));
-            }
-        }
-        Err(ResourceError::UseAfterFree { generation: one.block.generation })
+    fn with_block<R>(&self, one: &BlockUse, f: impl FnOnce(&mut SlotState) -> R) -> Option<R> {
+        let (_, slot) = self.find(one.block, one.slot)?;
+        let mut state = slot.0.lock();
+        state.is(one.block.ptr, one.block.generation).then(|| f(&mut state))
     }
 
     /// Runs `f` on the state of a block this launch holds a claim on: it may have been freed
     /// meanwhile, but its slot is its own until the claim is given up.
     #[inline]
-    fn with_claimed(
-        &self,
-        one: &BlockUse,
-        f: impl FnOnce(&mut super::slot::SlotState) -> Released,
-    ) -> Released {
+    fn with_claimed(&self, one: &BlockUse, f: impl FnOnce(&mut SlotState) -> Released) -> Released {
         let slot = self
             .slots
             .get(one.slot.0)
             .or_else(|| self.slots.at(one.block.ptr).and_then(|number| self.slots.get(number)));
-        match slot {
-            Some(slot) => {
-                let mut state = slot.0.lock();
-                if state.owns(one.block.ptr, one.block.generation) {
-                    f(&mut state)
-                } else {
-                    Released::default()
-                }
+        if let Some(slot) = slot {
+            let mut state = slot.0.lock();
+            if state.owns(one.block.ptr, one.block.generation) {
+                return f(&mut state);
             }
-            None => Released::default(),
         }
+        Released::default()
     }
 
     #[inline]
@@ -293,6 +278,11 @@ impl UseTracker {
             run();
         }
     }
+}
+
+#[cold]
+fn stale(one: &BlockUse) -> ResourceError {
+    ResourceError::UseAfterFree { generation: one.block.generation }
 }
 
 #[inline]

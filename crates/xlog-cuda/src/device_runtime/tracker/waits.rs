@@ -37,7 +37,7 @@ impl UseTracker {
         let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
         for &point in needed.points() {
             // Another thread may have queued the wait since the point was found.
-            if view.follows(point) || view.is_done(point) {
+            if view.follows(point) {
                 continue;
             }
             match self.find_event(point) {
@@ -66,7 +66,7 @@ impl UseTracker {
     #[cold]
     fn settle(&self, point: Point) -> ResourceResult<()> {
         let source = &self.lanes()[point.lane()];
-        if (LaneView { lane: source, lanes: self.lanes() }).is_done(point) {
+        if source.is_done(point) {
             return Ok(());
         }
         let Some(raw) = source.created_raw() else {

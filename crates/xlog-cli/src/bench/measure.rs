@@ -1,0 +1,95 @@
+//! Timing several ways of doing one thing, turn by turn.
+
+use std::time::Instant;
+
+use crate::Failure;
+
+/// How much is measured.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Effort {
+    /// Timed rounds; every way runs one batch in each.
+    pub(super) rounds: usize,
+    /// Operations in a batch: few enough that the device's queue never fills.
+    pub(super) batch: usize,
+}
+
+impl Effort {
+    pub(super) const fn new(quick: bool) -> Self {
+        Self { rounds: if quick { 7 } else { 101 }, batch: 200 }
+    }
+}
+
+/// One way of doing it: does that many operations.
+pub(super) type Way<'w> = &'w mut dyn FnMut(usize) -> Result<(), Failure>;
+
+/// Nanoseconds an operation takes, each way.
+#[derive(Clone, Debug)]
+pub(super) struct Timing {
+    /// Median over all rounds.
+    pub(super) ns: f64,
+    /// Median of the differences to the first way, round by round.
+    pub(super) above_first: f64,
+}
+
+/// Times every way, batch by batch in turn; `settle` runs after each batch, untimed. Returns the
+/// timings and how many operations each way did in all.
+pub(super) fn alternate(
+    effort: Effort,
+    ways: &mut [Way<'_>],
+    mut settle: impl FnMut() -> Result<(), Failure>,
+) -> Result<(Vec<Timing>, u64), Failure> {
+    // Warm-up: modules, event pools and caches. A lane's event pool fills over 512 launches.
+    let warm_up = 4;
+    let mut rounds: Vec<Vec<f64>> = Vec::with_capacity(effort.rounds);
+    for round in 0..effort.rounds + warm_up {
+        let mut times = Vec::with_capacity(ways.len());
+        for way in &mut *ways {
+            let start = Instant::now();
+            way(effort.batch)?;
+            times.push(start.elapsed().as_nanos() as f64 / effort.batch as f64);
+            settle()?;
+        }
+        if round >= warm_up {
+            rounds.push(times);
+        }
+    }
+    let timings = (0..ways.len())
+        .map(|way| Timing {
+            ns: median(rounds.iter().map(|times| times[way]).collect()),
+            above_first: median(rounds.iter().map(|times| times[way] - times[0]).collect()),
+        })
+        .collect();
+    Ok((timings, ((effort.rounds + warm_up) * effort.batch) as u64))
+}
+
+/// The middle value; 0 of none.
+pub(super) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ways_alternate_and_are_counted() {
+        let order = std::cell::RefCell::new(Vec::new());
+        let mut first = |n: usize| {
+            order.borrow_mut().push(('a', n));
+            Ok(())
+        };
+        let mut second = |n: usize| {
+            order.borrow_mut().push(('b', n));
+            Ok(())
+        };
+        let effort = Effort { rounds: 2, batch: 3 };
+        let (timings, operations) =
+            alternate(effort, &mut [&mut first, &mut second], || Ok(())).expect("no failures");
+        assert_eq!((timings.len(), operations), (2, 18), "six rounds of three, each way");
+        assert_eq!(order.borrow().len(), 12);
+        assert!(order.borrow().chunks(2).all(|pair| pair == [('a', 3), ('b', 3)]));
+        assert_eq!(timings[0].above_first, 0.0);
+        assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);
+    }
+}

@@ -1,0 +1,82 @@
+//! A hundred thousand reads of one block, then a write on another stream: nothing may grow, and
+//! the write may not pay for the reads.
+
+use std::time::Instant;
+
+use super::{
+    lab::{Lab, Touch},
+    measure::median,
+    pairs::{launch_built, launch_raw},
+    report::{Report, Row},
+};
+use crate::Failure;
+use xlog_cuda::{LaunchDims, launch::LaunchBuilder};
+
+const READS: usize = 100_000;
+const ROUNDS: usize = 5;
+
+/// Reads on four streams in turn, the write on a fifth.
+pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
+    let reads = if lab.quick { READS / 10 } else { READS };
+    let streams = lab.streams(5)?;
+    let (readers, writer) = (&streams[..4], streams[4]);
+    let subject = lab.subject(Touch::Write, 1)?;
+    let read = lab.runtime.load_kernel(Touch::Read.kernel(1))?;
+    let raw_writer = lab.pool.resolve(writer).ok_or("the writer's stream is gone")?;
+    let (mut raw, mut recorded) = (Vec::new(), Vec::new());
+    let mut growth = 0;
+    let mut launches = 0;
+    let mut before = lab.pool.stats();
+    // The first round warms up: event pools and caches reach their size.
+    for round in 0..=ROUNDS {
+        let memory = resident_bytes();
+        if round == 1 {
+            before = lab.pool.stats();
+            launches = 0;
+        }
+        for launch in 0..reads {
+            LaunchBuilder::new(&lab.runtime, &read, readers[launch % readers.len()])
+                .input(&subject.blocks[0])
+                .launch(LaunchDims::linear(1, 1))?;
+        }
+        let start = Instant::now();
+        launch_built(lab, &subject, writer)?;
+        let took = start.elapsed().as_nanos() as f64;
+        launches += reads + 1;
+        lab.settle()?;
+        let start = Instant::now();
+        launch_raw(lab, &subject, raw_writer)?;
+        let took_raw = start.elapsed().as_nanos() as f64;
+        lab.settle()?;
+        if round > 0 {
+            recorded.push(took);
+            raw.push(took_raw);
+            growth = growth.max(resident_bytes() - memory);
+        }
+    }
+    subject.verify(2 * (ROUNDS as u64 + 1))?;
+    let after = lab.pool.stats();
+    let differences = recorded.iter().zip(&raw).map(|(recorded, raw)| recorded - raw).collect();
+    report.add(&Row {
+        pattern: "many-reads".into(),
+        form: "builder",
+        access: "write",
+        blocks: 1,
+        streams: streams.len(),
+        threads: 1,
+        raw_ns: Some(median(raw)),
+        recorded_ns: median(recorded),
+        above_raw_ns: Some(median(differences)),
+        records_per_launch: (after.records - before.records) as f64 / launches as f64,
+        waits_per_launch: (after.waits - before.waits) as f64 / launches as f64,
+        memory_growth_bytes: Some(growth),
+    });
+    Ok(())
+}
+
+/// Memory the process holds, where `/proc` tells; 0 elsewhere.
+fn resident_bytes() -> i64 {
+    let pages = std::fs::read_to_string("/proc/self/statm").ok();
+    let resident = pages.as_deref().and_then(|text| text.split_whitespace().nth(1));
+    resident.and_then(|pages| pages.parse::<i64>().ok()).unwrap_or(0) * 4096
+}

@@ -1,0 +1,107 @@
+//! Rows for people and rows for programs.
+
+use serde_json::json;
+
+/// One measured row.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) pattern: String,
+    /// `recorder`, `builder`, or what else was measured.
+    pub(super) form: &'static str,
+    pub(super) access: &'static str,
+    pub(super) blocks: usize,
+    pub(super) streams: usize,
+    pub(super) threads: usize,
+    /// What the raw driver takes for the same; `None` where there is no such thing.
+    pub(super) raw_ns: Option<f64>,
+    pub(super) recorded_ns: f64,
+    /// The median of the paired differences.
+    pub(super) above_raw_ns: Option<f64>,
+    pub(super) records_per_launch: f64,
+    pub(super) waits_per_launch: f64,
+    /// Growth of the process's memory over the pattern, where that is the point.
+    pub(super) memory_growth_bytes: Option<i64>,
+}
+
+/// Collects rows; prints each as it comes.
+#[derive(Debug)]
+pub(super) struct Report {
+    device: String,
+    json: bool,
+    rows: usize,
+}
+
+impl Report {
+    pub(super) fn new(device: String, json: bool) -> Self {
+        Self { device, json, rows: 0 }
+    }
+
+    pub(super) fn open(&self, name: &str) {
+        if self.json {
+            return;
+        }
+        println!("recorded launches beside raw ones on {} ({name}), nanoseconds\n", self.device);
+        println!(
+            "{:<22} {:<9} {:<6} {:>6} {:>7} {:>7} {:>9} {:>9} {:>9} {:>8} {:>7}",
+            "pattern",
+            "form",
+            "access",
+            "blocks",
+            "streams",
+            "threads",
+            "raw",
+            "recorded",
+            "above",
+            "records",
+            "waits"
+        );
+    }
+
+    pub(super) fn add(&mut self, row: &Row) {
+        self.rows += 1;
+        if self.json {
+            let object = json!({
+                "bench": "launch",
+                "device": self.device,
+                "pattern": row.pattern,
+                "form": row.form,
+                "access": row.access,
+                "blocks": row.blocks,
+                "streams": row.streams,
+                "threads": row.threads,
+                "raw_ns": row.raw_ns,
+                "recorded_ns": row.recorded_ns,
+                "above_raw_ns": row.above_raw_ns,
+                "records_per_launch": row.records_per_launch,
+                "waits_per_launch": row.waits_per_launch,
+                "memory_growth_bytes": row.memory_growth_bytes,
+            });
+            println!("{object}");
+            return;
+        }
+        let number = |value: Option<f64>| value.map_or("–".to_owned(), |ns| format!("{ns:.0}"));
+        println!(
+            "{:<22} {:<9} {:<6} {:>6} {:>7} {:>7} {:>9} {:>9.0} {:>9} {:>8.2} {:>7.2}",
+            row.pattern,
+            row.form,
+            row.access,
+            row.blocks,
+            row.streams,
+            row.threads,
+            number(row.raw_ns),
+            row.recorded_ns,
+            number(row.above_raw_ns),
+            row.records_per_launch,
+            row.waits_per_launch,
+        );
+        if let Some(bytes) = row.memory_growth_bytes {
+            println!("{:<22} memory grew by {bytes} bytes", "");
+        }
+    }
+
+    pub(super) fn close(&self) {
+        if !self.json {
+            println!("\n{} rows, every result verified", self.rows);
+        }
+    }
+}
