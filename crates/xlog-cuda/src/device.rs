@@ -4,7 +4,7 @@ use std::{
     fmt,
     sync::{
         Arc, OnceLock,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicBool, AtomicU64, Ordering},
     },
 };
 
@@ -27,7 +27,11 @@ pub struct CudaDevice {
     driver: Arc<dyn Driver>,
     lost: AtomicBool,
     reason: OnceLock<DriverError>,
+    identity: u64,
 }
+
+/// Numbers for devices: an address could come back.
+static IDENTITIES: AtomicU64 = AtomicU64::new(1);
 
 impl CudaDevice {
     /// Opens GPU number `ordinal`. Without a driver, without that GPU, or with too old a driver,
@@ -51,7 +55,12 @@ impl CudaDevice {
     /// A device behind any driver that keeps the contract.
     #[must_use]
     pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
-        Self { driver, lost: AtomicBool::new(false), reason: OnceLock::new() }
+        Self {
+            driver,
+            lost: AtomicBool::new(false),
+            reason: OnceLock::new(),
+            identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
+        }
     }
 
     /// The driver underneath. Work enqueued on it directly is outside every guarantee.
@@ -113,6 +122,9 @@ impl CudaDevice {
 
     #[cold]
     fn note_error(&self, error: DriverError) -> ResourceError {
+        if self.lost.load(Ordering::Relaxed) {
+            return ResourceError::DeviceLost;
+        }
         if error.is_sticky() {
             let first = self.reason.set(error.clone()).is_ok();
             self.lost.store(true, Ordering::Relaxed);
@@ -124,8 +136,8 @@ impl CudaDevice {
     }
 
     /// Tells two devices apart.
-    pub(crate) fn identity(&self) -> usize {
-        Arc::as_ptr(&self.driver).cast::<()>() as usize
+    pub(crate) fn identity(&self) -> u64 {
+        self.identity
     }
 }
 
@@ -143,7 +155,7 @@ impl fmt::Debug for CudaDevice {
 pub struct LoadedKernel {
     pub(crate) function: RawFunction,
     pub(crate) definition: &'static KernelDefinition,
-    pub(crate) device: usize,
+    pub(crate) device: u64,
 }
 
 impl LoadedKernel {

@@ -28,7 +28,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
             .launch(xlog_cuda::LaunchDims::linear(1, 1))?;
         Ok(())
     };
-    let raw_streams: Vec<_> = streams.iter().filter_map(|s| lab.pool.resolve(*s)).collect();
+    let raw_streams = lab.raw_streams(READERS + 1)?;
     let read = Subject { touch: Touch::Read, kernel: read_kernel, blocks: Vec::new(), arguments };
     let before = lab.pool.stats();
     let mut raw = |n: usize| {

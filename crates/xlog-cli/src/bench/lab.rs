@@ -11,7 +11,7 @@ use xlog_cuda::{
     kernels,
     memory::TrackedCudaSlice,
 };
-use xlog_driver::{Arguments, KernelDefinition};
+use xlog_driver::{Arguments, Driver, KernelDefinition, RawStream};
 
 use crate::Failure;
 
@@ -92,6 +92,15 @@ impl Lab {
         (0..count).map(|_| self.pool.acquire()).collect()
     }
 
+    /// That many streams of the bare driver, unknown to the runtime.
+    pub(super) fn raw_streams(&self, count: usize) -> ResourceResult<RawStreams<'_>> {
+        let mut streams = RawStreams { driver: self.device.driver(), streams: Vec::new() };
+        for _ in 0..count {
+            streams.streams.push(streams.driver.create_stream()?);
+        }
+        Ok(streams)
+    }
+
     /// A block of zeros.
     pub(super) fn zeros(&self, len: usize) -> ResourceResult<TrackedCudaSlice<u32>> {
         let mut block = self.manager.alloc_on::<u32>(len, StreamId::DEFAULT, AllocTag("bench"))?;
@@ -117,6 +126,30 @@ impl Lab {
     /// Waits for everything on the device.
     pub(super) fn settle(&self) -> ResourceResult<()> {
         self.device.synchronize()
+    }
+}
+
+/// Streams of the bare driver, destroyed with this.
+pub(super) struct RawStreams<'l> {
+    driver: &'l dyn Driver,
+    streams: Vec<RawStream>,
+}
+
+impl std::ops::Deref for RawStreams<'_> {
+    type Target = [RawStream];
+
+    fn deref(&self) -> &[RawStream] {
+        &self.streams
+    }
+}
+
+impl Drop for RawStreams<'_> {
+    fn drop(&mut self) {
+        for stream in self.streams.drain(..) {
+            // SAFETY: created by this driver, and nobody else has it. A failure leaves the stream
+            // to the end of the process.
+            let _ = unsafe { self.driver.destroy_stream(stream) };
+        }
     }
 }
 

@@ -73,7 +73,7 @@ pub(crate) fn run_launch(options: &LaunchOptions) -> Result<(), Failure> {
     }
     if !any {
         let names: Vec<_> = GROUPS.iter().map(|(name, _)| *name).collect();
-        return Err(format!("no pattern has that in its name; there are: {}", names.join(", ")))?;
+        Err(format!("no pattern has that in its name; there are: {}", names.join(", ")))?;
     }
     report.close();
     Ok(())

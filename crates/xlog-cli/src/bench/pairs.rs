@@ -62,8 +62,7 @@ pub(super) fn measure(
     report: &mut Report,
 ) -> Result<(), Failure> {
     let subject = lab.subject(touch, blocks)?;
-    let raw_streams: Vec<RawStream> =
-        streams.iter().filter_map(|stream| lab.pool.resolve(*stream)).collect();
+    let raw_streams = lab.raw_streams(streams.len())?;
     // Raw launches on two streams have no order, so each stream gets blocks of its own.
     let raw_subjects: Vec<Subject> =
         streams.iter().map(|_| lab.subject(touch, blocks)).collect::<Result<_, _>>()?;
@@ -77,8 +76,7 @@ pub(super) fn measure(
     };
     let mut recorder = |n: usize| {
         for launch in 0..n {
-            let turn = launch % streams.len();
-            launch_recorded(lab, &subject, streams[turn], raw_streams[turn])?;
+            launch_recorded(lab, &subject, streams[launch % streams.len()])?;
         }
         Ok(())
     };
@@ -128,12 +126,7 @@ pub(super) fn launch_raw(lab: &Lab, subject: &Subject, stream: RawStream) -> Res
 }
 
 #[inline]
-fn launch_recorded(
-    lab: &Lab,
-    subject: &Subject,
-    stream: StreamId,
-    raw: RawStream,
-) -> Result<(), Failure> {
+fn launch_recorded(lab: &Lab, subject: &Subject, stream: StreamId) -> Result<(), Failure> {
     let mut recorder = LaunchRecorder::new_strict(stream);
     for block in &subject.blocks {
         match subject.touch {
@@ -142,7 +135,8 @@ fn launch_recorded(
         };
     }
     recorder.preflight(&lab.runtime)?;
-    launch_raw(lab, subject, raw)?;
+    // SAFETY: the subject's own arguments, over the blocks recorded above.
+    unsafe { lab.runtime.enqueue(&subject.kernel, DIMS, &subject.arguments, stream)? };
     recorder.commit(&lab.runtime)?;
     Ok(())
 }

@@ -20,6 +20,7 @@ const BATCH: usize = 400;
 /// Alternates raw and recorded batches on all threads at once.
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let streams = lab.streams(THREADS)?;
+    let raw_streams = lab.raw_streams(THREADS)?;
     for blocks in [1, 8] {
         let subject = lab.subject(Touch::Read, blocks)?;
         let rounds = if lab.quick { 5 } else { 41 };
@@ -28,7 +29,6 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         // Each thread times its own batches between the same barriers; a round takes as long as
         // the thread that started first to the one that ended last.
         let one_thread = |thread: usize| -> Result<Vec<[(Instant, Instant); 2]>, String> {
-            let raw = lab.pool.resolve(streams[thread]).ok_or("a stream is gone")?;
             let mut spans = Vec::new();
             for _ in 0..rounds {
                 let span = |recorded: bool| -> Result<(Instant, Instant), String> {
@@ -38,12 +38,12 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
                         let launched = if recorded {
                             launch_built(lab, &subject, streams[thread])
                         } else {
-                            launch_raw(lab, &subject, raw)
+                            launch_raw(lab, &subject, raw_streams[thread])
                         };
                         launched.map_err(|error| error.to_string())?;
                     }
                     let end = Instant::now();
-                    lab.runtime.synchronize(streams[thread]).map_err(|e| e.to_string())?;
+                    lab.settle().map_err(|error| error.to_string())?;
                     Ok((start, end))
                 };
                 spans.push([span(false)?, span(true)?]);

@@ -6,7 +6,13 @@
 //!
 //! Freed bytes stay counted as pending until a reap has seen their stream pass them.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use parking_lot::Mutex;
 
@@ -14,12 +20,15 @@ use super::{
     Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
     ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
     accounts::{Accounts, Freed},
-    tracker::{RecordedEvent, Retired, foreign_device},
+    tracker::{RecordedEvent, Retired, foreign_device, unknown_stream},
 };
 use crate::CudaDevice;
 
 /// Alignment of every block, as the driver promises it.
 const ALIGNMENT: usize = 256;
+
+/// Numbers for resources.
+static OWNERS: AtomicU64 = AtomicU64::new(1);
 
 /// The driver's stream-ordered allocator, with every use of every block tracked.
 pub struct AsyncCudaResource {
@@ -27,16 +36,19 @@ pub struct AsyncCudaResource {
 }
 
 struct Core {
+    /// Tells this resource's blocks from those of another one over the same pool.
+    owner: u64,
     device: Arc<CudaDevice>,
     ordinal: u32,
+    /// For each lane, an event behind frees that were pending when `try_reap` last looked. Stands
+    /// before the pool to be dropped before it.
+    probes: Mutex<Vec<(usize, Freed, Arc<RecordedEvent>)>>,
     pool: Arc<StreamPool>,
     /// Why nothing works: the parts do not belong together.
     mismatch: Option<String>,
     accounts: Mutex<Accounts>,
     /// Blocks handed back whose free failed; each reap tries again.
     unfreed: Mutex<Vec<u64>>,
-    /// For each lane, an event behind frees that were pending when `try_reap` last looked.
-    probes: Mutex<Vec<(usize, Freed, Arc<RecordedEvent>)>>,
 }
 
 impl AsyncCudaResource {
@@ -48,6 +60,7 @@ impl AsyncCudaResource {
         let lanes = stream_pool.tracker().lanes().len();
         Self {
             core: Arc::new(Core {
+                owner: OWNERS.fetch_add(1, Ordering::Relaxed),
                 device,
                 ordinal,
                 pool: stream_pool,
@@ -130,9 +143,11 @@ impl Core {
         if block.device_ordinal != self.ordinal {
             return Err(foreign_device(block.device_ordinal, self.ordinal));
         }
-        self.tracker().enter(block.alloc_stream)?;
+        if self.tracker().lane(block.alloc_stream).is_none() {
+            return Err(unknown_stream(block.alloc_stream));
+        }
         let ptr = block.ptr;
-        self.tracker().retire(BlockId::from_block(block), || {
+        self.tracker().retire(BlockId::from_block(block), self.owner, || {
             let core = Arc::clone(self);
             Box::new(move || core.free_later(ptr))
         })
@@ -151,9 +166,16 @@ impl Core {
             ));
         }
         let tracker = self.tracker();
-        let lane = tracker.follow_all(retired)?;
-        let raw = lane.raw(&self.device)?;
+        let mut lane = tracker.follow_all(retired)?;
         lane.hold_block();
+        // The hold comes before the second look: a release that missed it is seen by it, and the
+        // block's own stream cannot be released while the block lives.
+        if lane.stream().is_none() {
+            lane.drop_blocks(1);
+            lane = tracker.follow_at_home(retired)?;
+            lane.hold_block();
+        }
+        let raw = tracker.uncaptured_raw(lane).inspect_err(|_| lane.drop_blocks(1))?;
         tracker.detach(retired);
         // SAFETY: the block is out of use, and its lane follows every use of it.
         let freed = self.device.note(unsafe { self.device.driver().free_on(retired.ptr, raw) });
@@ -228,7 +250,10 @@ impl Core {
         let probe = match probe {
             Some(probe) => probe,
             // Behind every free of `seen`, and the earliest such point there can be by now.
-            None => (lane, seen, tracker.mark_with_event(&tracker.lanes()[lane])?.1),
+            None => {
+                let event = tracker.lanes()[lane].record_and_hold(&self.device, |_| ())?;
+                (lane, seen, event)
+            }
         };
         // SAFETY: the probe holds the event.
         if self.device.note(unsafe { driver.event_done(probe.2.raw) })? {
@@ -258,13 +283,17 @@ impl DeviceMemoryResource for AsyncCudaResource {
         lane.hold_block();
         let allocated = (|| {
             if lane.stream() != Some(stream) {
-                return Err(super::tracker::unknown_stream(stream));
+                return Err(unknown_stream(stream));
             }
             let raw = lane.raw(device)?;
             // SAFETY: the stream lives as long as the tracker.
             let ptr = device.note(unsafe { device.driver().allocate_on(bytes, raw) })?;
-            let registered =
-                tracker.mark(lane).and_then(|birth| tracker.register(ptr, bytes, lane, birth));
+            let mut birth = None;
+            let marked = tracker.mark(lane, |point, _| birth = Some(point));
+            let registered = marked.and_then(|()| {
+                let birth = birth.ok_or("an allocation without a point in its stream")?;
+                tracker.register(ptr, bytes, core.owner, lane, birth)
+            });
             registered.map(|generation| (ptr, generation)).inspect_err(|_| {
                 // SAFETY: nobody has seen the memory yet.
                 let freed = device.note(unsafe { device.driver().free_on(ptr, raw) });
@@ -317,6 +346,7 @@ impl DeviceMemoryResource for AsyncCudaResource {
     fn reap_pending(&self) -> ResourceResult<()> {
         let core = &self.core;
         core.check()?;
+        core.tracker().run_deferred_frees();
         let retried = core.retry_unfreed();
         let pending = core.accounts.lock().lanes_with_pending();
         for (lane, seen) in pending {
@@ -329,6 +359,7 @@ impl DeviceMemoryResource for AsyncCudaResource {
     fn try_reap(&self) -> ResourceResult<()> {
         let core = &self.core;
         core.check()?;
+        core.tracker().run_deferred_frees();
         let retried = core.retry_unfreed();
         let pending = core.accounts.lock().lanes_with_pending();
         for (lane, seen) in pending {

@@ -84,7 +84,9 @@ impl DeviceMemoryResource for DirectCudaResource {
     fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
         self.try_deallocate(block).map_err(|(block, error)| {
             // Misuse leaves the block with nobody; a driver that failed gets another chance.
-            if self.live.lock().get(&block.ptr).is_some_and(|live| live.0 == block.generation) {
+            if block.device_ordinal == self.ordinal
+                && self.live.lock().get(&block.ptr).is_some_and(|live| live.0 == block.generation)
+            {
                 self.unfreed.lock().push(block);
             }
             error

@@ -2,7 +2,7 @@
 
 use std::{fmt, sync::Arc};
 
-use xlog_driver::KernelDefinition;
+use xlog_driver::{Arguments, KernelDefinition, LaunchDims};
 
 use super::{
     Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
@@ -127,6 +127,34 @@ impl XlogDeviceRuntime {
         self.core.device.load_kernel(definition)
     }
 
+    /// Enqueues a kernel on `stream` as it is: for the step between a recorder's preflight and its
+    /// commit. [`LaunchBuilder`](crate::launch::LaunchBuilder) does all of it in one call.
+    ///
+    /// # Safety
+    /// The arguments are the kernel's in number, order and type, and the memory they point to is
+    /// recorded for this launch, or ordered by the caller.
+    pub unsafe fn enqueue(
+        &self,
+        kernel: &LoadedKernel,
+        dims: LaunchDims,
+        arguments: &Arguments,
+        stream: StreamId,
+    ) -> ResourceResult<()> {
+        self.core.check()?;
+        if kernel.device != self.core.device.identity() {
+            return Err(ResourceError::StreamMisuse(format!(
+                "kernel {} was loaded on another device; load it on this runtime",
+                kernel.definition.name
+            )));
+        }
+        let lane = self.core.tracker().lane(stream).ok_or_else(|| unknown_stream(stream))?;
+        let device = &self.core.device;
+        let raw = lane.raw(device)?;
+        // SAFETY: the kernel is this device's, the stream the pool's; the rest is the caller's
+        // promise.
+        device.note(unsafe { device.driver().launch(kernel.function, dims, arguments, raw) })
+    }
+
     /// Waits for everything enqueued on `stream`.
     pub fn synchronize(&self, stream: StreamId) -> ResourceResult<()> {
         self.core.check()?;
@@ -139,6 +167,14 @@ impl XlogDeviceRuntime {
         self.core.check()?;
         self.core.pool.join(StreamId::DEFAULT)?;
         self.core.pool.synchronize(StreamId::DEFAULT)
+    }
+
+    /// Gives back what is kept for later: events between launches, staging buffers between copies.
+    /// Waits for the device.
+    pub fn trim(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.pool.trim()?;
+        self.core.staging.trim()
     }
 
     /// See [`DeviceMemoryResource::allocate`].

@@ -7,7 +7,7 @@ use xlog_driver::RawStream;
 
 use super::{
     ResourceError, ResourceResult, StreamId, TrackerStats, UseTracker,
-    tracker::{MAX_LANES, unknown_stream},
+    tracker::{Lane, MAX_LANES, unknown_stream},
 };
 use crate::CudaDevice;
 
@@ -53,6 +53,7 @@ impl StreamPool {
 
     fn with_room_for(device: Arc<CudaDevice>, capacity: usize) -> Self {
         let tracker = Arc::new(UseTracker::new(device, capacity + 1));
+        tracker.use_lane(0);
         tracker.lanes()[0].occupy(StreamId::DEFAULT, None);
         Self { tracker, membership: Mutex::new(Membership { last_id: 0, acquired: 0 }) }
     }
@@ -108,6 +109,7 @@ impl StreamPool {
             lane.raw(device)?;
         }
         self.tracker.begin_several()?;
+        self.tracker.use_lane(lane.index());
         lane.occupy(StreamId(id), foreign);
         membership.last_id = id;
         membership.acquired += 1;
@@ -122,30 +124,19 @@ impl StreamPool {
                 "the default stream belongs to the pool and cannot be released".into(),
             ));
         }
-        let mut membership = self.membership.lock();
         let lane = self.tracker.lane(stream).ok_or_else(|| unknown_stream(stream))?;
-        // Closed first: whoever comes in from here on is refused, so what is found stays so.
-        lane.close();
-        let blocks = lane.blocks();
-        let refusal = if blocks > 0 {
-            Some(format!(
-                "stream {} still has {blocks} live blocks or pending frees; free them and call \
-                 reap_pending first",
-                stream.0
-            ))
-        } else if self.tracker.is_claimed_on(stream) {
-            Some(format!(
-                "a launch on stream {} is between its preflight and its commit; commit it first",
-                stream.0
-            ))
-        } else {
-            None
-        };
-        if let Some(refusal) = refusal {
-            lane.reopen(stream);
-            return Err(ResourceError::StreamMisuse(refusal));
+        self.check_unused(lane, stream)?;
+        // Most of the waiting is done here, before anybody who acquires has to wait for it.
+        self.tracker.synchronize(lane)?;
+        let mut membership = self.membership.lock();
+        if lane.stream() != Some(stream) {
+            return Err(unknown_stream(stream));
         }
-        if let Err(error) = self.tracker.synchronize(lane) {
+        // Closed, then looked at again: whoever comes in from here on is refused.
+        lane.close();
+        let released =
+            self.check_unused(lane, stream).and_then(|()| self.tracker.synchronize(lane));
+        if let Err(error) = released {
             lane.reopen(stream);
             return Err(error);
         }
@@ -153,6 +144,25 @@ impl StreamPool {
         membership.acquired -= 1;
         if membership.acquired == 0 {
             self.tracker.end_several();
+        }
+        Ok(())
+    }
+
+    /// Refuses while something still names the stream.
+    fn check_unused(&self, lane: &Lane, stream: StreamId) -> ResourceResult<()> {
+        let blocks = lane.blocks();
+        if blocks > 0 {
+            return Err(ResourceError::StreamMisuse(format!(
+                "stream {} still has {blocks} live blocks or pending frees; free them and call \
+                 reap_pending first",
+                stream.0
+            )));
+        }
+        if self.tracker.is_claimed_on(stream) {
+            return Err(ResourceError::StreamMisuse(format!(
+                "a launch on stream {} is between its preflight and its commit; commit it first",
+                stream.0
+            )));
         }
         Ok(())
     }

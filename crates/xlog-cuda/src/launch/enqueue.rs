@@ -6,7 +6,7 @@ use xlog_driver::{DriverResult, RawStream};
 
 use crate::device_runtime::{
     BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
-    tracker::{Holder, Lane, OnConflict, RecordedEvent},
+    tracker::{Holder, Lane, OnConflict, RecordedEvent, Targets},
 };
 
 /// One operation that is about to be enqueued, and what it touches.
@@ -17,124 +17,170 @@ pub(crate) struct Enqueue<'e> {
     pub(crate) place: &'static Location<'static>,
 }
 
-impl Enqueue<'_> {
+impl<'e> Enqueue<'e> {
     /// Runs `operation` behind every wait it needs and records its uses.
     #[inline]
     pub(crate) fn run(
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        let holder = Holder::new(self.stream, self.place);
-        let (_, direct) = self.begin(holder, operation)?;
-        commit(self.runtime, self.uses, holder, direct)
+        let mut targets = Targets::new();
+        let prepared = self.prepare(OnConflict::Wait, &mut targets)?;
+        let device = &self.runtime.device;
+        let enqueued = prepared.lane.raw(device).and_then(|raw| device.note(operation(raw)));
+        if let Err(error) = enqueued {
+            // Nothing was enqueued: nothing is published.
+            self.runtime.tracker().release(&targets);
+            return Err(error);
+        }
+        self.commit(prepared, &targets)
     }
 
-    /// The same, with a hold on the event behind the operation.
-    pub(crate) fn with_event(
-        &self,
-        operation: impl FnOnce(RawStream) -> DriverResult<()>,
-    ) -> ResourceResult<Arc<RecordedEvent>> {
-        let holder = Holder::new(self.stream, self.place);
-        let (lane, direct) = self.begin(holder, operation)?;
-        let tracker = self.runtime.tracker();
-        if !direct {
-            commit(self.runtime, self.uses, holder, direct)?;
-            return tracker.mark_with_event(lane).map(|(_, event)| event);
-        }
-        match tracker.mark_with_event(lane) {
-            Ok((point, event)) => {
-                tracker.publish_claimed(self.uses, holder, lane, point);
-                Ok(event)
-            }
-            // Publishes what it can, by synchronising if it must.
-            Err(error) => commit(self.runtime, self.uses, holder, direct).and(Err(error)),
-        }
+    /// Claims the blocks and queues the waits. Until the answer is finished or dropped, nobody
+    /// else plans against these blocks.
+    pub(crate) fn start(self) -> ResourceResult<Started<'e>> {
+        let mut targets = Targets::new();
+        let prepared = self.prepare(OnConflict::Wait, &mut targets)?;
+        Ok(Started { enqueue: self, prepared, targets, enqueued: false, over: false })
     }
 
+    /// Claims the blocks into `targets` and queues the waits: all or none.
     #[inline]
-    fn begin(
+    pub(super) fn prepare(
+        &self,
+        on_conflict: OnConflict,
+        targets: &mut Targets<'e>,
+    ) -> ResourceResult<Prepared<'e>> {
+        let runtime = self.runtime;
+        runtime.check()?;
+        let holder = Holder::new(self.stream, self.place);
+        let (uses, ordinal) = (self.uses, runtime.ordinal);
+        match runtime.direct_tracker() {
+            Some(tracker) => {
+                let lane = tracker.claim(uses, holder, ordinal, true, on_conflict, targets)?;
+                Ok(Prepared { lane, direct: true })
+            }
+            None => self.prepare_through_stack(holder, on_conflict, targets),
+        }
+    }
+
+    /// The same for a stack with a layer that wants to see every use: the claims are taken first,
+    /// the waits queued through the stack.
+    fn prepare_through_stack(
         &self,
         holder: Holder,
-        operation: impl FnOnce(RawStream) -> DriverResult<()>,
-    ) -> ResourceResult<(&Lane, bool)> {
-        let (lane, direct) = prepare(self.runtime, self.uses, holder, OnConflict::Wait)?;
-        let device = &self.runtime.device;
-        let enqueued = lane.raw(device).and_then(|raw| device.note(operation(raw)));
-        match enqueued {
-            Ok(()) => Ok((lane, direct)),
+        on_conflict: OnConflict,
+        targets: &mut Targets<'e>,
+    ) -> ResourceResult<Prepared<'e>> {
+        let (runtime, uses) = (self.runtime, self.uses);
+        if !uses.is_empty() && !runtime.resource().supports_block_use_tracking() {
+            return Err(ResourceError::StreamMisuse(
+                "the runtime's resource does not support cross-stream use tracking; build the \
+                 runtime over AsyncCudaResource, or have every adaptor forward \
+                 supports_block_use_tracking"
+                    .into(),
+            ));
+        }
+        let tracker = runtime.tracker();
+        let known = known_uses(tracker, uses);
+        let lane = tracker.claim(&known, holder, runtime.ordinal, false, on_conflict, targets)?;
+        match runtime.resource().prepare_uses(uses, self.stream) {
+            Ok(()) => Ok(Prepared { lane, direct: false }),
             Err(error) => {
-                // Nothing was enqueued: nothing is published.
-                self.runtime.tracker().release(self.uses, holder);
+                tracker.release(targets);
                 Err(error)
             }
         }
     }
-}
 
-/// Claims the blocks and queues the waits: all or none. Answers the lane of the launch, and whether
-/// its uses go straight to the tracker.
-#[inline]
-pub(super) fn prepare<'r>(
-    runtime: &'r RuntimeCore,
-    uses: &[BlockUse],
-    holder: Holder,
-    on_conflict: OnConflict,
-) -> ResourceResult<(&'r Lane, bool)> {
-    runtime.check()?;
-    match runtime.direct_tracker() {
-        Some(tracker) => {
-            let lane = tracker.claim(uses, holder, runtime.ordinal, true, on_conflict)?;
-            Ok((lane, true))
+    /// Publishes the uses of work that is in flight, and gives up the claims.
+    #[inline]
+    pub(super) fn commit(
+        &self,
+        prepared: Prepared<'_>,
+        targets: &Targets<'_>,
+    ) -> ResourceResult<()> {
+        let tracker = self.runtime.tracker();
+        if prepared.direct {
+            return tracker.finish_claimed(prepared.lane, targets);
         }
-        None => Ok((prepare_through_stack(runtime, uses, holder, on_conflict)?, false)),
-    }
-}
-
-/// The same for a stack with a layer that wants to see every use: the claims are taken first, the
-/// waits queued through the stack.
-fn prepare_through_stack<'r>(
-    runtime: &'r RuntimeCore,
-    uses: &[BlockUse],
-    holder: Holder,
-    on_conflict: OnConflict,
-) -> ResourceResult<&'r Lane> {
-    if !uses.is_empty() && !runtime.resource().supports_block_use_tracking() {
-        return Err(ResourceError::StreamMisuse(
-            "the runtime's resource does not support cross-stream use tracking; build the \
-             runtime over AsyncCudaResource, or have every adaptor forward \
-             supports_block_use_tracking"
-                .into(),
-        ));
-    }
-    let tracker = runtime.tracker();
-    let known = known_uses(tracker, uses);
-    let lane = tracker.claim(&known, holder, runtime.ordinal, false, on_conflict)?;
-    match runtime.resource().prepare_uses(uses, holder.stream) {
-        Ok(()) => Ok(lane),
-        Err(error) => {
-            tracker.release(&known, holder);
-            Err(error)
+        match self.runtime.resource().finish_uses(self.uses, self.stream) {
+            Ok(()) => {
+                tracker.release(targets);
+                Ok(())
+            }
+            // The stack did not record them; the tracker does, so that nothing goes unprotected.
+            Err(error) => tracker.finish_claimed(prepared.lane, targets).and(Err(error)),
         }
     }
 }
 
-/// Publishes the uses of work that is in flight, and gives up the claims.
-#[inline]
-pub(super) fn commit(
-    runtime: &RuntimeCore,
-    uses: &[BlockUse],
-    holder: Holder,
-    direct: bool,
-) -> ResourceResult<()> {
-    if direct {
-        return runtime.tracker().finish_claimed(uses, holder);
+/// How a launch stands after its waits were queued.
+#[derive(Clone, Copy)]
+pub(super) struct Prepared<'r> {
+    /// The lane of its stream.
+    pub(super) lane: &'r Lane,
+    /// Whether its uses go straight to the tracker.
+    pub(super) direct: bool,
+}
+
+/// An operation in several parts, between its waits and its record. Dropping it publishes what was
+/// enqueued.
+pub(crate) struct Started<'e> {
+    enqueue: Enqueue<'e>,
+    prepared: Prepared<'e>,
+    targets: Targets<'e>,
+    enqueued: bool,
+    over: bool,
+}
+
+impl Started<'_> {
+    /// Enqueues one part of the operation.
+    pub(crate) fn enqueue(
+        &mut self,
+        operation: impl FnOnce(RawStream) -> DriverResult<()>,
+    ) -> ResourceResult<()> {
+        let device = &self.enqueue.runtime.device;
+        let raw = self.prepared.lane.raw(device)?;
+        device.note(operation(raw))?;
+        self.enqueued = true;
+        Ok(())
     }
-    let finished = runtime.resource().finish_uses(uses, holder.stream);
-    runtime.tracker().release(uses, holder);
-    finished
+
+    /// An event behind what was enqueued so far.
+    pub(crate) fn event_so_far(&self) -> ResourceResult<Arc<RecordedEvent>> {
+        self.prepared.lane.record_and_hold(&self.enqueue.runtime.device, |_| ())
+    }
+
+    /// Records the uses, with a hold on the event behind them.
+    pub(crate) fn finish_with_event(mut self) -> ResourceResult<Arc<RecordedEvent>> {
+        self.over = true;
+        let tracker = self.enqueue.runtime.tracker();
+        if self.prepared.direct {
+            return tracker.finish_with_event(self.prepared.lane, &self.targets);
+        }
+        self.enqueue.commit(self.prepared, &self.targets)?;
+        self.event_so_far()
+    }
+}
+
+impl Drop for Started<'_> {
+    fn drop(&mut self) {
+        if self.over {
+            return;
+        }
+        if !self.enqueued {
+            // Nothing was enqueued: nothing is published.
+            self.enqueue.runtime.tracker().release(&self.targets);
+            return;
+        }
+        if let Err(error) = self.enqueue.commit(self.prepared, &self.targets) {
+            log::error!("publishing the uses of an operation that failed half-way: {error}");
+        }
+    }
 }
 
 /// The uses whose blocks this runtime's tracker keeps: a stack may track some elsewhere.
-fn known_uses(tracker: &UseTracker, uses: &[BlockUse]) -> Vec<BlockUse> {
+pub(super) fn known_uses(tracker: &UseTracker, uses: &[BlockUse]) -> Vec<BlockUse> {
     uses.iter().filter(|one| tracker.knows(one.block)).copied().collect()
 }

@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    marker::PhantomData,
     panic::Location,
     sync::{
         Arc,
@@ -10,13 +11,13 @@ use std::{
 };
 
 use super::{
-    Uses,
-    enqueue::{commit, prepare},
+    Enqueue, Uses,
+    enqueue::{Prepared, known_uses},
 };
 use crate::{
     device_runtime::{
         Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, XlogDeviceRuntime,
-        tracker::{Holder, OnConflict},
+        tracker::{Holder, OnConflict, Targets},
     },
     memory::{CudaColumn, SliceView, TrackedCudaSlice},
 };
@@ -45,7 +46,7 @@ pub fn dropped_recorders() -> u64 {
 /// # use std::sync::Arc;
 /// # use xlog_core::MemoryBudget;
 /// # use xlog_cuda::{CudaDevice, GpuMemoryManager, LaunchDims, device_runtime::*, kernels};
-/// # use xlog_driver::{Arguments, Driver};
+/// # use xlog_driver::Arguments;
 /// use xlog_cuda::launch::LaunchRecorder;
 /// # let device = Arc::new(CudaDevice::host());
 /// # let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
@@ -66,10 +67,8 @@ pub fn dropped_recorders() -> u64 {
 /// arguments.push_pointer(out.ptr());
 /// arguments.push_value(7u32);
 /// arguments.push_value(16u64);
-/// let raw = pool.resolve(stream).expect("an acquired stream");
-/// let driver = runtime.device().driver();
 /// // SAFETY: the arguments are the kernel's, and `out` is recorded.
-/// unsafe { driver.launch(kernel.function(), LaunchDims::linear(1, 16), &arguments, raw)? };
+/// unsafe { runtime.enqueue(&kernel, LaunchDims::linear(1, 16), &arguments, stream)? };
 /// recorder.commit(&runtime)?; // 4. later work waits for it
 /// assert_eq!(out.download()?, [7; 16]);
 /// # Ok::<(), ResourceError>(())
@@ -85,6 +84,8 @@ pub struct LaunchRecorder {
     phase: Phase,
     recorded_late: bool,
     place: &'static Location<'static>,
+    /// Claims belong to the thread that took them, so a recorder stays on its thread.
+    on_thread: PhantomData<*const ()>,
 }
 
 enum Phase {
@@ -94,7 +95,7 @@ enum Phase {
     /// Claims are held on the blocks of `uses`.
     Claimed {
         runtime: Arc<RuntimeCore>,
-        holder: Holder,
+        lane: usize,
         direct: bool,
     },
     Over,
@@ -128,6 +129,7 @@ impl LaunchRecorder {
             phase: Phase::Recording,
             recorded_late: false,
             place: Location::caller(),
+            on_thread: PhantomData,
         }
     }
 
@@ -241,10 +243,15 @@ impl LaunchRecorder {
             self.phase = Phase::Empty;
             return Ok(());
         }
-        let holder = Holder::new(self.stream, self.place);
-        let (_, direct) = prepare(runtime.core(), &self.uses, holder, OnConflict::Refuse)
-            .map_err(as_preflight_refusal)?;
-        self.phase = Phase::Claimed { runtime: Arc::clone(runtime.core()), holder, direct };
+        let (lane, direct) = {
+            let mut targets = Targets::new();
+            let prepared =
+                self.as_enqueue(runtime.core()).prepare(OnConflict::Refuse, &mut targets);
+            let Prepared { lane, direct } = prepared.map_err(as_preflight_refusal)?;
+            (lane.index(), direct)
+        };
+        let runtime = Arc::clone(runtime.core());
+        self.phase = Phase::Claimed { runtime, lane, direct };
         Ok(())
     }
 
@@ -254,9 +261,9 @@ impl LaunchRecorder {
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let answer = match phase {
-            Phase::Claimed { runtime: mine, holder, direct } => {
+            Phase::Claimed { runtime: mine, lane, direct } => {
                 let other = !Arc::ptr_eq(&mine, runtime.core());
-                let committed = commit(&mine, &self.uses, holder, direct);
+                let committed = self.commit_claimed(&mine, lane, direct);
                 if other {
                     committed.and(Err(ResourceError::StreamMisuse(
                         "the recorder was preflighted on another runtime; its uses were \
@@ -291,6 +298,28 @@ impl LaunchRecorder {
         }
     }
 
+    fn as_enqueue<'e>(&'e self, runtime: &'e RuntimeCore) -> Enqueue<'e> {
+        Enqueue { runtime, stream: self.stream, uses: &self.uses, place: self.place }
+    }
+
+    /// Publishes the uses this recorder holds claims for.
+    fn commit_claimed(
+        &self,
+        runtime: &RuntimeCore,
+        lane: usize,
+        direct: bool,
+    ) -> ResourceResult<()> {
+        let tracker = runtime.tracker();
+        let holder = Holder::new(self.stream, self.place);
+        let targets = if direct {
+            tracker.claimed_targets(&self.uses, holder)
+        } else {
+            tracker.claimed_targets(&known_uses(tracker, &self.uses), holder)
+        };
+        let prepared = Prepared { lane: &tracker.lanes()[lane], direct };
+        self.as_enqueue(runtime).commit(prepared, &targets)
+    }
+
     /// Records uses that nothing was queued for, so that at least later work waits for them.
     #[cold]
     fn publish_unprepared(&self, runtime: &RuntimeCore, uses: &Uses) {
@@ -319,10 +348,10 @@ impl Drop for LaunchRecorder {
         }
         DROPPED.fetch_add(1, Ordering::Relaxed);
         log::warn!("the recorder of {} was dropped without commit", self.place);
-        if let Phase::Claimed { runtime, holder, direct } = phase {
+        if let Phase::Claimed { runtime, lane, direct } = phase {
             runtime.tracker().count_dropped_recorder();
             // The work may have been enqueued: the runtime behaves as if it was.
-            if let Err(error) = commit(&runtime, &self.uses, holder, direct) {
+            if let Err(error) = self.commit_claimed(&runtime, lane, direct) {
                 log::error!("protecting the uses of a dropped recorder: {error}");
             }
             self.publish_unprepared(&runtime, &self.late);

@@ -157,7 +157,12 @@ impl ManagerCore {
                     remaining: usize::try_from(remaining).unwrap_or(usize::MAX),
                 });
             }
-            let more = held.saturating_add(bytes);
+            let Some(more) = held.checked_add(bytes) else {
+                return Err(ResourceError::OutOfBudget {
+                    requested: bytes,
+                    remaining: usize::MAX - held,
+                });
+            };
             match self.held.compare_exchange(held, more, Ordering::Relaxed, Ordering::Relaxed) {
                 Ok(_) => return Ok(()),
                 Err(now) => held = now,

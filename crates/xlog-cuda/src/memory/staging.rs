@@ -1,7 +1,8 @@
 //! Pinned host memory that copies go through.
 //!
 //! A buffer belongs to whoever took it, and comes back with the event behind its last copy. It is
-//! handed out again once that event is done, never before, and never waited for.
+//! handed out again once that event is done, never before, and never waited for. Buffers go back to
+//! the driver only with the pool or by `trim`: freeing pinned memory waits for the whole device.
 
 use std::{fmt, ptr::NonNull, sync::Arc};
 
@@ -9,11 +10,8 @@ use parking_lot::Mutex;
 
 use crate::{
     CudaDevice,
-    device_runtime::{ResourceResult, tracker::RecordedEvent},
+    device_runtime::{ResourceResult, StreamId, XlogDeviceRuntime, tracker::RecordedEvent},
 };
-
-/// Buffers kept for the next copies, at most.
-const KEPT_BYTES: usize = 64 << 20;
 
 /// Smallest buffer; sizes double from here, so that one serves many copies.
 const SMALLEST: usize = 4096;
@@ -50,17 +48,17 @@ impl StagingPool {
     /// A buffer of at least `bytes`, its last copy done.
     pub(crate) fn take(&self, bytes: usize) -> ResourceResult<StagingBuffer> {
         let capacity = bytes.checked_next_power_of_two().unwrap_or(bytes).max(SMALLEST);
-        let mut candidate = {
+        {
             let mut kept = self.kept.lock();
-            let fits = kept.iter().position(|(buffer, _)| buffer.capacity == capacity);
-            fits.map(|index| kept.remove(index))
-        };
-        if let Some((buffer, event)) = candidate.take() {
-            // The oldest of its size: if even that one is still being copied, all are.
-            if self.is_done(event.as_deref())? {
-                return Ok(buffer);
+            let sized = kept.iter().enumerate().filter(|(_, kept)| kept.0.capacity == capacity);
+            // Asking about an event that is not done is cheap, and the first done one ends it.
+            let done = sized
+                .map(|(index, (_, event))| (index, self.is_done(event.as_deref())))
+                .find(|(_, done)| !matches!(done, Ok(false)));
+            if let Some((index, done)) = done {
+                done?;
+                return Ok(kept.swap_remove(index).0);
             }
-            self.kept.lock().insert(0, (buffer, event));
         }
         let pointer = self.device.note(self.device.driver().allocate_pinned(capacity))?;
         match NonNull::new(pointer) {
@@ -71,20 +69,43 @@ impl StagingPool {
 
     /// Takes a buffer back. Without an event no copy uses it any more.
     pub(crate) fn give_back(&self, buffer: StagingBuffer, event: Option<Arc<RecordedEvent>>) {
-        let mut kept = self.kept.lock();
-        kept.push((buffer, event));
-        let mut bytes: usize = kept.iter().map(|(buffer, _)| buffer.capacity).sum();
-        let mut index = 0;
-        while bytes > KEPT_BYTES && index < kept.len() {
-            match self.is_done(kept[index].1.as_deref()) {
-                Ok(true) => {
-                    let (buffer, _) = kept.remove(index);
-                    bytes -= buffer.capacity;
-                    self.free(buffer);
+        self.kept.lock().push((buffer, event));
+    }
+
+    /// Takes a buffer back behind an event, or, if there is none to be had, behind everything on
+    /// its stream. If even that cannot be waited for, the buffer is left behind.
+    pub(crate) fn give_back_behind(
+        &self,
+        buffer: StagingBuffer,
+        event: ResourceResult<Arc<RecordedEvent>>,
+        runtime: &XlogDeviceRuntime,
+        stream: StreamId,
+    ) -> ResourceResult<()> {
+        match event {
+            Ok(event) => {
+                self.give_back(buffer, Some(event));
+                Ok(())
+            }
+            Err(error) => {
+                if runtime.synchronize(stream).is_ok() {
+                    self.give_back(buffer, None);
                 }
-                _ => index += 1,
+                Err(error)
             }
         }
+    }
+
+    /// Frees the buffers no copy uses. Waits for the device, as freeing pinned memory does.
+    pub(crate) fn trim(&self) -> ResourceResult<()> {
+        let kept = std::mem::take(&mut *self.kept.lock());
+        for (buffer, event) in kept {
+            if self.is_done(event.as_deref())? {
+                self.free(buffer);
+            } else {
+                self.give_back(buffer, event);
+            }
+        }
+        Ok(())
     }
 
     fn is_done(&self, event: Option<&RecordedEvent>) -> ResourceResult<bool> {

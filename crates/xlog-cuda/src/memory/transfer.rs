@@ -40,28 +40,27 @@ pub(super) fn upload<T: Pod>(
     let place = Location::caller();
     let uses: Uses = view.declare(Access::Write).into_iter().collect();
     let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
-    let mut start = 0;
-    for piece in bytes.chunks(UPLOAD_PIECE) {
+    // One claim over all pieces: nobody sees a block that is half uploaded.
+    let mut started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start()?;
+    let pieces = bytes.len().div_ceil(UPLOAD_PIECE);
+    for (index, piece) in bytes.chunks(UPLOAD_PIECE).enumerate() {
         let buffer = staging.take(piece.len())?;
         // SAFETY: the buffer has room for the piece, and no copy uses it.
         unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), buffer.as_ptr(), piece.len()) }
-        let destination = view.ptr() + start as u64;
-        let enqueue = Enqueue { runtime: runtime.core(), stream, uses: &uses, place };
-        // SAFETY: the destination is recorded; the buffer is kept until the event is done.
-        let copied = enqueue.with_event(|raw| unsafe {
+        let destination = view.ptr() + (index * UPLOAD_PIECE) as u64;
+        // SAFETY: the destination is claimed; the buffer is kept until the event is done.
+        let copied = started.enqueue(|raw| unsafe {
             driver.copy_to_device(destination, buffer.as_ptr(), piece.len(), raw)
         });
-        match copied {
-            Ok(event) => staging.give_back(buffer, Some(event)),
-            Err(error) => {
-                // The copy may be in flight without an event: only an idle stream frees the buffer.
-                if runtime.synchronize(stream).is_ok() {
-                    staging.give_back(buffer, None);
-                }
-                return Err(error);
-            }
+        if let Err(error) = copied {
+            staging.give_back(buffer, None);
+            return Err(error);
         }
-        start += piece.len();
+        if index + 1 == pieces {
+            let event = started.finish_with_event();
+            return staging.give_back_behind(buffer, event, runtime, stream);
+        }
+        staging.give_back_behind(buffer, started.event_so_far(), runtime, stream)?;
     }
     Ok(())
 }
@@ -82,19 +81,20 @@ pub(super) fn download<T: Pod>(
     };
     let uses: Uses = view.declare(Access::Read).into_iter().collect();
     let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
-    let buffer = staging.take(bytes)?;
     let place = Location::caller();
-    let enqueue = Enqueue { runtime: runtime.core(), stream, uses: &uses, place };
-    // SAFETY: the source is recorded; the buffer is kept until the event is done.
-    let copied = enqueue
-        .with_event(|raw| unsafe { driver.copy_to_host(buffer.as_ptr(), view.ptr(), bytes, raw) });
-    match copied {
+    let mut started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start()?;
+    let buffer = staging.take(bytes)?;
+    // SAFETY: the source is claimed; the buffer is kept until the event is done.
+    let copied = started
+        .enqueue(|raw| unsafe { driver.copy_to_host(buffer.as_ptr(), view.ptr(), bytes, raw) });
+    if let Err(error) = copied {
+        staging.give_back(buffer, None);
+        return Err(error);
+    }
+    match started.finish_with_event() {
         Ok(event) => Ok(Download::staged(Arc::clone(runtime), buffer, event, view.len())),
         Err(error) => {
-            if runtime.synchronize(stream).is_ok() {
-                staging.give_back(buffer, None);
-            }
-            Err(error)
+            staging.give_back_behind(buffer, Err(error.clone()), runtime, stream).and(Err(error))
         }
     }
 }

@@ -249,7 +249,14 @@ impl Driver for HostDriver {
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
         self.fault.check()?;
         // Ordinary memory is as good as pinned here; zeroed words keep its contents defined.
-        let words = vec![0u64; bytes.div_ceil(8).max(1)].into_boxed_slice();
+        let count = bytes.div_ceil(8).max(1);
+        let mut words = Vec::new();
+        words.try_reserve_exact(count).map_err(|_| {
+            let message = format!("{bytes} bytes of pinned memory are not to be had");
+            DriverError::new("allocate_pinned", DriverError::OUT_OF_MEMORY, message)
+        })?;
+        words.resize(count, 0u64);
+        let words = words.into_boxed_slice();
         let count = words.len();
         let pointer = Box::into_raw(words) as *mut u8;
         self.pinned.lock().insert(pointer as usize, count);

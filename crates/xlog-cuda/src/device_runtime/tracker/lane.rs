@@ -1,10 +1,10 @@
 //! One stream, as the tracker sees it: how far it has come, what it follows, its events.
 //!
 //! Two locks. `submit` is held while something is enqueued on the stream *and* the lane's record of
-//! it must agree: an event with its tick, a wait with the clock. It does span those driver calls,
-//! and only threads that enqueue on the same stream ever take it: they would queue up in the
-//! driver otherwise, in an order nobody knows. `trail` is taken for moments by anyone who looks
-//! for an event to wait for, and never over a driver call.
+//! it must agree: an event with its tick and the uses it stands for, a wait with the clock. It does
+//! span those driver calls, and only threads that enqueue on the same stream ever take it: they
+//! would queue up in the driver otherwise, in an order nobody knows. `trail` is taken for moments by
+//! anyone who looks for an event to wait for, and never over a driver call.
 
 use std::sync::{
     Arc,
@@ -15,6 +15,7 @@ use parking_lot::{Mutex, MutexGuard};
 use xlog_driver::{RawEvent, RawStream};
 
 use super::{
+    chunked::Chunked,
     point::Point,
     slot::Follows,
     trail::{RecordedEvent, Trail},
@@ -42,12 +43,14 @@ pub(crate) struct Lane {
     own: AtomicU64,
     /// The raw handle was handed out: somebody may capture the stream.
     exposed: AtomicBool,
-    /// The last tick recorded.
+    /// The last tick that a record was begun for.
     tick: AtomicU64,
     /// Ticks up to this one are known to be done.
     completed: AtomicU64,
     /// What the stream's tail follows of every lane; written under `submit`, after the wait.
     clock: Box<[AtomicU64]>,
+    /// The tick of this lane's latest read of each block, by slot; see `Slot::readers`.
+    reads: Chunked<AtomicU64, 256>,
     submit: Mutex<Submit>,
     trail: TinyLock<Trail>,
     /// Live blocks born here plus frees waiting here: reasons to keep the stream.
@@ -63,6 +66,8 @@ pub(crate) struct Submit {
     /// Done, but somebody still holds them.
     held_events: Vec<Arc<RecordedEvent>>,
     next_probe: usize,
+    /// The clock changed since the last event.
+    joined: bool,
 }
 
 impl Lane {
@@ -76,6 +81,7 @@ impl Lane {
             tick: AtomicU64::new(0),
             completed: AtomicU64::new(0),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
+            reads: Chunked::new(),
             submit: Mutex::new(Submit { next_probe: PROBE_AT, ..Submit::default() }),
             trail: TinyLock::new(Trail::new(lanes)),
             blocks: AtomicUsize::new(0),
@@ -91,7 +97,7 @@ impl Lane {
     /// The stream's id, if the lane has a stream.
     #[inline]
     pub(crate) fn stream(&self) -> Option<StreamId> {
-        match self.id.load(Ordering::Acquire) {
+        match self.id.load(Ordering::SeqCst) {
             VACANT => None,
             id => Some(StreamId(id)),
         }
@@ -100,7 +106,7 @@ impl Lane {
     pub(crate) fn occupy(&self, stream: StreamId, adopted: Option<RawStream>) {
         self.foreign.store(adopted.map_or(0, |raw| raw.0), Ordering::Release);
         self.exposed.store(adopted.is_some(), Ordering::Relaxed);
-        self.id.store(stream.0, Ordering::Release);
+        self.reopen(stream);
     }
 
     /// Takes the id away, so that nobody enters any more.
@@ -108,9 +114,9 @@ impl Lane {
         self.id.store(VACANT, Ordering::SeqCst);
     }
 
-    /// Gives the id back: the lane could not be vacated.
+    /// Gives the lane an id, or back the one it had.
     pub(crate) fn reopen(&self, stream: StreamId) {
-        self.id.store(stream.0, Ordering::Release);
+        self.id.store(stream.0, Ordering::SeqCst);
     }
 
     /// Lets another library's stream go. A stream of our own stays for the lane's next owner, so
@@ -161,7 +167,7 @@ impl Lane {
     }
 
     pub(crate) fn drop_blocks(&self, count: usize) {
-        self.blocks.fetch_sub(count, Ordering::Relaxed);
+        self.blocks.fetch_sub(count, Ordering::SeqCst);
     }
 
     pub(crate) fn blocks(&self) -> usize {
@@ -169,7 +175,7 @@ impl Lane {
     }
 
     pub(crate) fn tick(&self) -> u64 {
-        self.tick.load(Ordering::Acquire)
+        self.tick.load(Ordering::SeqCst)
     }
 
     /// Whether the device is known to have passed a point of this lane.
@@ -184,6 +190,19 @@ impl Lane {
         Point::new(self.index, self.tick() + 1)
     }
 
+    /// This lane's latest read of a block.
+    #[inline]
+    pub(crate) fn read_of(&self, slot: u32) -> Point {
+        let tick = self.reads.get(slot).map_or(0, |tick| tick.load(Ordering::Acquire));
+        Point::new(self.index, tick)
+    }
+
+    /// Where this lane's latest read of a block is kept.
+    #[inline]
+    pub(crate) fn read_cell(&self, slot: u32) -> Option<&AtomicU64> {
+        self.reads.grow(slot)
+    }
+
     pub(crate) fn submit(&self) -> MutexGuard<'_, Submit> {
         self.submit.lock()
     }
@@ -196,11 +215,40 @@ impl Lane {
         (self.records.load(Ordering::Relaxed), self.waits.load(Ordering::Relaxed))
     }
 
-    /// Records an event at the stream's tail: the next tick.
-    pub(crate) fn record(&self, device: &CudaDevice) -> ResourceResult<Point> {
+    /// Records an event at the stream's tail, the next tick, and has `publish` say what it stands
+    /// for before anybody else enqueues here.
+    #[inline]
+    pub(crate) fn record(
+        &self,
+        device: &CudaDevice,
+        publish: impl FnOnce(Point),
+    ) -> ResourceResult<()> {
+        self.record_with(device, |_| (), publish)
+    }
+
+    /// The same, with a hold on the event.
+    pub(crate) fn record_and_hold(
+        &self,
+        device: &CudaDevice,
+        publish: impl FnOnce(Point),
+    ) -> ResourceResult<Arc<RecordedEvent>> {
+        self.record_with(device, Arc::clone, publish)
+    }
+
+    #[inline]
+    fn record_with<H>(
+        &self,
+        device: &CudaDevice,
+        hold: impl FnOnce(&Arc<RecordedEvent>) -> H,
+        publish: impl FnOnce(Point),
+    ) -> ResourceResult<H> {
         let raw = self.raw(device)?;
         let mut submit = self.submit.lock();
         let event = submit.idle_event(device)?;
+        // Counted before it is recorded: whoever reads the old tick afterwards, in a pool of one
+        // stream, has enqueued before this event. A record that fails only skips a tick.
+        let tick = self.tick.load(Ordering::Relaxed) + 1;
+        self.tick.store(tick, Ordering::SeqCst);
         // SAFETY: `raw` and `event` are this device's; streams are destroyed with the tracker,
         // events when nobody holds them.
         let recorded = device.note(unsafe { device.driver().record_event(event.raw, raw) });
@@ -209,34 +257,36 @@ impl Lane {
             return Err(error);
         }
         bump(&self.records);
-        let tick = self.tick.load(Ordering::Relaxed) + 1;
+        let held = hold(&event);
         let length = {
             let mut trail = self.trail.lock();
+            if std::mem::take(&mut submit.joined) {
+                trail.push_clock(self.clock.iter().map(|tick| tick.load(Ordering::Relaxed)));
+            }
             trail.push(tick, event);
             trail.len()
         };
-        self.tick.store(tick, Ordering::Release);
+        publish(Point::new(self.index, tick));
         if length >= submit.next_probe {
             self.probe(device, &mut submit);
         }
-        Ok(Point::new(self.index, tick))
+        Ok(held)
     }
 
     /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
     /// that point followed. The wait has been queued, and `submit` is held.
-    pub(crate) fn join(&self, _submit: &mut Submit, source: usize, tick: u64, clock: &[u64]) {
-        let join = |lane: usize, tick: u64| {
-            if self.clock[lane].load(Ordering::Relaxed) < tick {
-                self.clock[lane].store(tick, Ordering::Release);
+    pub(crate) fn join(&self, submit: &mut Submit, source: usize, tick: u64, clock: &[u64]) {
+        let join = |mine: &AtomicU64, tick: u64| {
+            if mine.load(Ordering::Relaxed) < tick {
+                mine.store(tick, Ordering::Release);
             }
         };
-        for (lane, &tick) in clock.iter().enumerate() {
-            join(lane, tick);
+        for (mine, tick) in self.clock.iter().zip(clock) {
+            join(mine, *tick);
         }
-        join(source, tick);
+        join(&self.clock[source], tick);
+        submit.joined = true;
         bump(&self.waits);
-        let row = self.clock.iter().map(|tick| tick.load(Ordering::Relaxed));
-        self.trail.lock().push_clock(row);
     }
 
     /// Notes that everything up to `tick` is done.
@@ -260,9 +310,7 @@ impl Lane {
     fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
         let length = self.trail.lock().len();
         for back in [length / 8, length / 2, length - 1] {
-            let Some(found) = self.trail.lock().nth_newest(back) else {
-                break;
-            };
+            let Some(found) = self.trail.lock().nth_newest(back) else { break };
             // SAFETY: the event is held by `found`.
             match device.note(unsafe { device.driver().event_done(found.event.raw) }) {
                 Ok(true) => {
@@ -326,6 +374,7 @@ fn bump(counter: &AtomicU64) {
 }
 
 impl Submit {
+    #[inline]
     fn idle_event(&mut self, device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
         if let Some(event) = self.idle_events.pop() {
             return Ok(event);

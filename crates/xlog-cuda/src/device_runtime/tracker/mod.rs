@@ -11,10 +11,12 @@
 //! says that the stream follows it, and a use is visible to others only with its event recorded.
 //!
 //! Locks, in the order in which they may be taken: the pool's membership, a lane's submit lock, a
-//! block's slot, a lane's trail. `ClaimWaiters` comes before slots. Only the submit lock is held
-//! over driver calls (see [`lane`]).
+//! slot's word, the rest of a slot, a lane's trail. Only the first two are held over driver calls,
+//! and a thread that waits for one of them would wait in the driver otherwise (see [`lane`]).
 
+mod chunked;
 mod claims;
+mod desk;
 mod lane;
 mod point;
 mod slot;
@@ -25,24 +27,28 @@ mod waits;
 
 use std::sync::{
     Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
+use parking_lot::Mutex;
 use xlog_driver::RawStream;
 
 use self::{
+    chunked::Chunked,
     claims::ClaimWaiters,
+    desk::Desk,
+    lane::LaneView,
     point::Frontier,
-    slot::{Slot, SlotState},
+    slot::{Follows, Rest, Slot},
     table::SlotTable,
 };
 pub(crate) use self::{
-    claims::Holder,
-    lane::{Lane, LaneView},
+    claims::{Holder, OnConflict, Targets},
+    lane::Lane,
     point::{MAX_LANES, Point},
-    slot::{Follows, OnRelease},
+    slot::OnRelease,
     trail::RecordedEvent,
-    uses::{OnConflict, foreign_device},
+    uses::foreign_device,
 };
 use super::{
     BlockId, DeviceBlock, Generation, ResourceError, ResourceResult, StreamId, vocabulary::SlotHint,
@@ -56,8 +62,16 @@ pub struct UseTracker {
     lanes: Box<[Lane]>,
     /// Whether the pool has more than one stream: only then do launches record events.
     several: AtomicBool,
+    /// Lanes that ever had a stream are below this.
+    lanes_used: AtomicUsize,
     slots: SlotTable,
+    /// What each thread's launches are using right now.
+    desks: Chunked<Desk, 8>,
+    desks_used: AtomicU32,
     claim_waiters: ClaimWaiters,
+    /// Slots of blocks that were freed while launches held claims on them.
+    deferred: Mutex<Vec<u32>>,
+    deferred_frees: AtomicUsize,
     dropped_recorders: AtomicU64,
     leaked_blocks: AtomicU64,
 }
@@ -72,19 +86,6 @@ pub(crate) struct Retired {
     /// A use of it could be neither recorded nor waited for.
     pub(crate) unprotected: bool,
     outstanding: Frontier,
-}
-
-impl Retired {
-    fn new(number: u32, ptr: u64, state: &SlotState) -> Self {
-        Self {
-            number,
-            ptr,
-            bytes: state.bytes(),
-            home: state.home(),
-            unprotected: state.is_unprotected(),
-            outstanding: state.outstanding(),
-        }
-    }
 }
 
 /// What a tracker holds and has done: for tests, benchmarks and reports.
@@ -115,8 +116,13 @@ impl UseTracker {
             device,
             lanes: (0..lanes).map(|index| Lane::new(index, lanes)).collect(),
             several: AtomicBool::new(false),
+            lanes_used: AtomicUsize::new(0),
             slots: SlotTable::new(),
+            desks: Chunked::new(),
+            desks_used: AtomicU32::new(0),
             claim_waiters: ClaimWaiters::default(),
+            deferred: Mutex::default(),
+            deferred_frees: AtomicUsize::new(0),
             dropped_recorders: AtomicU64::new(0),
             leaked_blocks: AtomicU64::new(0),
         }
@@ -140,20 +146,20 @@ impl UseTracker {
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| unknown_stream(stream))?;
         if lane.is_exposed() {
-            self.refuse_capture(lane, stream)?;
+            self.refuse_capture(lane)?;
         }
         Ok(lane)
     }
 
     #[cold]
-    fn refuse_capture(&self, lane: &Lane, stream: StreamId) -> ResourceResult<()> {
+    fn refuse_capture(&self, lane: &Lane) -> ResourceResult<()> {
         let raw = lane.raw(&self.device)?;
         // SAFETY: the stream lives as long as its lane has it.
         if self.device.note(unsafe { self.device.driver().is_capturing(raw) })? {
             return Err(ResourceError::StreamMisuse(format!(
                 "stream {} is being captured into a graph, which the runtime cannot track yet; \
                  end the capture first, or use another stream",
-                stream.0
+                lane.stream().map_or(0, |stream| stream.0)
             )));
         }
         Ok(())
@@ -176,15 +182,27 @@ impl UseTracker {
         LaneView { lane, lanes: &self.lanes }
     }
 
+    /// Notes that lane `index` has a stream now.
+    pub(crate) fn use_lane(&self, index: usize) {
+        self.lanes_used.fetch_max(index + 1, Ordering::SeqCst);
+    }
+
+    fn lanes_used(&self) -> usize {
+        self.lanes_used.load(Ordering::SeqCst)
+    }
+
     /// From now on launches record events; work enqueued before, on streams that recorded none,
     /// gets one now, the earliest there can be.
     pub(crate) fn begin_several(&self) -> ResourceResult<()> {
         if self.several.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
-        for lane in &self.lanes {
-            if lane.created_raw().is_some() && lane.stream().is_some() {
-                lane.record(&self.device)?;
+        for lane in self.lanes.iter().filter(|lane| lane.stream().is_some()) {
+            if lane.created_raw().is_some()
+                && let Err(error) = lane.record(&self.device, |_| ())
+            {
+                self.end_several();
+                return Err(error);
             }
         }
         Ok(())
@@ -195,45 +213,39 @@ impl UseTracker {
         self.several.store(false, Ordering::SeqCst);
     }
 
-    /// A point that stands for everything enqueued on `lane` so far.
+    /// Has `publish` note a point that stands for everything enqueued on `lane` so far; it is told
+    /// whether it may be one of several that do so on this lane at once.
     ///
     /// With one stream in the pool nothing is recorded: the point stays open, and closes with the
     /// event that `begin_several` records. The tick is read before the mode: if the mode still
     /// says "one stream", that event is yet to come, and covers what is enqueued by now.
     #[inline]
-    pub(crate) fn mark(&self, lane: &Lane) -> ResourceResult<Point> {
-        let open = lane.open_point();
-        if !self.several.load(Ordering::SeqCst) {
-            return Ok(open);
-        }
-        lane.record(&self.device)
-    }
-
-    /// The same, with an event in any case, and a hold on it: for who wants to know when it is
-    /// done rather than what follows it.
-    pub(crate) fn mark_with_event(
+    pub(crate) fn mark(
         &self,
         lane: &Lane,
-    ) -> ResourceResult<(Point, Arc<RecordedEvent>)> {
-        let point = lane.record(&self.device)?;
-        let found = lane.trail().lock().find(point.tick(), &mut []);
-        match found {
-            Some(found) => Ok((point, found.event)),
-            None => Err("an event that was just recorded is not in its trail".into()),
+        publish: impl FnOnce(Point, bool),
+    ) -> ResourceResult<()> {
+        let open = lane.open_point();
+        if !self.several.load(Ordering::SeqCst) {
+            publish(open, true);
+            return Ok(());
         }
+        lane.record(&self.device, |point| publish(point, false))
     }
 
-    /// Gives a block an identity, born on `home` at `birth`.
+    /// Gives a block of resource `owner` an identity, born on `home` at `birth`.
     pub(crate) fn register(
         &self,
         ptr: u64,
         bytes: usize,
+        owner: u64,
         home: &Lane,
         birth: Point,
     ) -> ResourceResult<Generation> {
         let (number, slot) = self.slots.take().ok_or("no room for another block's identity")?;
         let generation = Generation::next();
-        slot.0.lock().occupy(generation, ptr, bytes, home.index(), birth);
+        let rest = Rest { bytes, owner, home: home.index(), ..Rest::default() };
+        slot.occupy(generation, ptr, birth, rest);
         self.slots.insert(ptr, number);
         Ok(generation)
     }
@@ -249,48 +261,80 @@ impl UseTracker {
         self.find(block, SlotHint::NONE).is_some()
     }
 
-    /// The slot of a live block; `None` if the handle is stale or nobody's.
+    /// The slot of a block, freed meanwhile or not; `None` if the handle is stale or nobody's.
     #[inline]
     fn find(&self, block: BlockId, hint: SlotHint) -> Option<(u32, &Slot)> {
-        if let Some(slot) = self.slots.get(hint.0) {
-            // The generation is checked again, under the lock, by whoever uses the slot.
-            return Some((hint.0, slot));
-        }
-        let number = self.slots.at(block.ptr)?;
+        let number = if hint == SlotHint::NONE { self.slots.at(block.ptr)? } else { hint.0 };
         let slot = self.slots.get(number)?;
-        slot.0.lock().is(block.ptr, block.generation).then_some((number, slot))
+        slot.owns(block.ptr, block.generation).then_some((number, slot))
     }
 
-    /// Takes a block out of use before its memory is freed. `None` if launches hold claims on it:
-    /// then `deferred` runs when the last of them lets go.
+    /// Takes a block of resource `owner` out of use before its memory is freed. `None` if launches
+    /// hold claims on it: then `deferred` runs when the last of them lets go.
     pub(crate) fn retire(
         &self,
         block: BlockId,
+        owner: u64,
         deferred: impl FnOnce() -> OnRelease,
     ) -> ResourceResult<Option<Retired>> {
         let stale = ResourceError::UseAfterFree { generation: block.generation };
-        let Some((number, slot)) = self.find(block, SlotHint::NONE) else {
-            return Err(stale);
-        };
-        let mut state = slot.0.lock();
-        if !state.is(block.ptr, block.generation) {
-            return Err(stale);
+        let Some((number, slot)) = self.find(block, SlotHint::NONE) else { return Err(stale) };
+        let is_block =
+            || slot.owns(block.ptr, block.generation) && slot.with_rest(|rest| rest.owner == owner);
+        match self.close_slot(number, slot, is_block) {
+            None => Err(stale),
+            Some(false) => Ok(Some(self.retired_at(number, slot, block.ptr))),
+            Some(true) => {
+                slot.with_rest(|rest| rest.on_release = Some(deferred()));
+                self.deferred.lock().push(number);
+                self.deferred_frees.fetch_add(1, Ordering::SeqCst);
+                // The last claim may have gone in between.
+                self.run_deferred_frees();
+                Ok(None)
+            }
         }
-        let at_once = state.retire(deferred);
-        Ok(at_once.then(|| Retired::new(number, block.ptr, &state)))
+    }
+
+    /// Frees what waited for claims that are gone.
+    #[cold]
+    pub(crate) fn run_deferred_frees(&self) {
+        let waiting = std::mem::take(&mut *self.deferred.lock());
+        for number in waiting {
+            if self.is_held(number) {
+                self.deferred.lock().push(number);
+                continue;
+            }
+            self.deferred_frees.fetch_sub(1, Ordering::SeqCst);
+            let run =
+                self.slots.get(number).and_then(|s| s.with_rest(|rest| rest.on_release.take()));
+            if let Some(run) = run {
+                run();
+            }
+        }
+    }
+
+    fn retired_at(&self, number: u32, slot: &Slot, ptr: u64) -> Retired {
+        let outstanding = self.outstanding(number, slot);
+        slot.with_rest(|rest| Retired {
+            number,
+            ptr,
+            bytes: rest.bytes,
+            home: rest.home,
+            unprotected: rest.unprotected,
+            outstanding,
+        })
     }
 
     /// A block retired earlier, whose free is to be tried now.
     pub(crate) fn retired(&self, ptr: u64) -> Option<Retired> {
         let number = self.slots.at(ptr)?;
-        let state = self.slots.get(number)?.0.lock();
-        Some(Retired::new(number, ptr, &state))
+        Some(self.retired_at(number, self.slots.get(number)?, ptr))
     }
 
     /// A retired block lives on: its free failed, and its owner has it back.
     pub(crate) fn unretire(&self, retired: &Retired) {
         if let Some(slot) = self.slots.get(retired.number) {
-            slot.0.lock().unretire();
+            slot.unlock(slot::Word::Slow);
         }
     }
 
@@ -308,7 +352,7 @@ impl UseTracker {
     /// Ends a detached block's identity.
     pub(crate) fn unregister(&self, retired: &Retired) {
         if let Some(slot) = self.slots.get(retired.number) {
-            slot.0.lock().vacate();
+            slot.vacate();
             self.slots.give_back(retired.number);
         }
     }
@@ -325,21 +369,35 @@ impl UseTracker {
         if follows_all(home) {
             return Ok(home);
         }
+        // Another library's streams, and streams somebody may be capturing, are not for our frees.
         let users = points.points().iter().map(|point| &self.lanes[point.lane()]);
-        for lane in users.filter(|lane| lane.stream().is_some()) {
+        for lane in users.filter(|lane| lane.stream().is_some() && !lane.is_exposed()) {
             if follows_all(lane) {
                 return Ok(lane);
             }
         }
-        self.queue_waits(home, points)?;
+        self.follow_at_home(retired)
+    }
+
+    /// The lane a retired block was born on, behind every use of it.
+    pub(crate) fn follow_at_home(&self, retired: &Retired) -> ResourceResult<&Lane> {
+        let home = &self.lanes[retired.home];
+        self.queue_waits(home, &retired.outstanding)?;
         Ok(home)
+    }
+
+    /// The raw stream of a lane, unless somebody is capturing it.
+    pub(crate) fn uncaptured_raw(&self, lane: &Lane) -> ResourceResult<RawStream> {
+        if lane.is_exposed() {
+            self.refuse_capture(lane)?;
+        }
+        lane.raw(&self.device)
     }
 
     /// Outstanding dependencies of the live block at `ptr`.
     pub(crate) fn dependency_count(&self, ptr: u64) -> Option<usize> {
         let slot = self.slots.get(self.slots.at(ptr)?)?;
-        let state = slot.0.lock();
-        state.lives_at(ptr).then(|| state.dependency_count())
+        slot.lives_at(ptr).then(|| Self::dependencies(slot))
     }
 
     /// Makes `lane` follow everything enqueued on every stream so far.
@@ -365,11 +423,6 @@ impl UseTracker {
     pub(crate) fn synchronize_raw(&self, raw: RawStream) -> ResourceResult<()> {
         // SAFETY: streams live as long as the tracker.
         self.device.note(unsafe { self.device.driver().synchronize_stream(raw) })
-    }
-
-    /// Whether a launch on `stream` is between its preflight and its commit.
-    pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
-        self.slots.all().any(|slot| slot.0.lock().is_claimed_on(stream))
     }
 
     pub(crate) fn count_dropped_recorder(&self) {

@@ -11,13 +11,10 @@ pub(crate) struct Point(u64);
 /// Ticks take the low 56 bits: a launch every nanosecond fills them in two years.
 const TICK_BITS: u32 = 56;
 
-/// The most lanes a tracker can have.
-pub(crate) const MAX_LANES: usize = 255;
+/// The most lanes a tracker can have: a block's readers are the bits of one word.
+pub(crate) const MAX_LANES: usize = 64;
 
 impl Point {
-    /// No point: followed by everything.
-    pub(crate) const NONE: Self = Self(0);
-
     pub(crate) fn new(lane: usize, tick: u64) -> Self {
         debug_assert!(lane < MAX_LANES && tick < 1 << TICK_BITS);
         Self((lane as u64) << TICK_BITS | tick)
@@ -32,19 +29,27 @@ impl Point {
     pub(crate) fn tick(self) -> u64 {
         self.0 & ((1 << TICK_BITS) - 1)
     }
-}
 
-impl Point {
     /// The later of two points of one lane.
     #[inline]
     pub(crate) fn later(self, other: Self) -> Self {
         Self(self.0.max(other.0))
     }
+
+    #[inline]
+    pub(crate) fn pack(self) -> u64 {
+        self.0
+    }
+
+    #[inline]
+    pub(crate) fn unpack(word: u64) -> Self {
+        Self(word)
+    }
 }
 
 /// The latest point of each lane that something must follow: one entry a lane.
 #[derive(Default, Debug)]
-pub(crate) struct Frontier(SmallVec<[Point; 8]>);
+pub(crate) struct Frontier(SmallVec<[Point; 4]>);
 
 impl Frontier {
     /// Adds a point; of two on one lane the later stays, since it follows the earlier.
@@ -55,6 +60,7 @@ impl Frontier {
         }
     }
 
+    #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -72,10 +78,10 @@ mod tests {
     fn a_frontier_keeps_the_latest_point_of_each_lane() {
         let mut frontier = Frontier::default();
         assert!(frontier.is_empty());
-        for (lane, tick) in [(2, 5), (0, 9), (2, 7), (2, 6), (254, 1)] {
+        for (lane, tick) in [(2, 5), (0, 9), (2, 7), (2, 6), (63, 1)] {
             frontier.add(Point::new(lane, tick));
         }
         let points: Vec<_> = frontier.points().iter().map(|p| (p.lane(), p.tick())).collect();
-        assert_eq!(points, [(2, 7), (0, 9), (254, 1)]);
+        assert_eq!(points, [(2, 7), (0, 9), (63, 1)]);
     }
 }

@@ -1,313 +1,270 @@
-//! What the tracker knows of one block: who wrote it last, who read it since, who holds it now.
+//! What the tracker knows of one block: who may claim it how, who wrote it last, who read it since.
 //!
-//! A launch locks every block it names twice, so the common case — one claim, one reading stream,
-//! writes that followed what came before — is kept on one cache line and touches nothing else.
+//! # Claims
+//!
+//! Claims themselves stand on the threads' desks. The slot's *word* says who may claim without
+//! asking anybody:
+//!
+//! - *biased* to one desk: that thread may claim for reading and writing;
+//! - *shared*: every thread may claim for reading;
+//! - *slow*: nobody; *retired*: nobody any more.
+//!
+//! A claim that the word allows is taken by announcing it on the own desk, one full fence for all
+//! blocks of the launch, and a second look at the word. Any other claim locks the word, reads the
+//! cell of every desk, and leaves the word so that the next claim of this kind is allowed. If an
+//! announcer and a locker meet, one fence stands between each one's store and its load, so at least
+//! one sees the other: either the announcer finds the word locked and takes its announcement back,
+//! or the locker finds the announcement and waits until it is decided.
+//!
+//! So a program with one thread never exchanges an atomic for a block, and threads that read the
+//! same blocks write no memory the others read.
 
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use parking_lot::Mutex;
 use xlog_core::Access;
 
 use super::{
-    claims::{Holder, ThreadToken},
+    desk::DeskId,
     point::{Frontier, Point},
 };
-use crate::{
-    device_runtime::{Generation, StreamId},
-    sync::TinyLock,
-};
+use crate::device_runtime::Generation;
 
 /// What runs when the last claim on a block that was freed meanwhile is given up.
 pub(crate) type OnRelease = Box<dyn FnOnce() + Send>;
 
-/// One block's state behind its lock, on cache lines of its own.
-#[repr(align(64))]
-#[derive(Default)]
-pub(crate) struct Slot(pub(crate) TinyLock<SlotState>);
+/// Who may claim a block without asking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Word {
+    /// No block here.
+    Vacant,
+    /// Any thread, for reading.
+    Shared,
+    /// One thread, for anything.
+    Biased(DeskId),
+    /// Nobody.
+    Slow,
+    /// Nobody: the block was freed.
+    Retired,
+    /// Somebody is deciding.
+    Locked,
+}
 
-/// The state of one block. Generation 0 is no block at all.
+impl Word {
+    #[inline(always)]
+    const fn pack(self) -> u64 {
+        match self {
+            Self::Vacant => 0,
+            Self::Shared => 1,
+            Self::Slow => 2,
+            Self::Retired => 3,
+            Self::Locked => 4,
+            Self::Biased(desk) => 8 + desk.0 as u64,
+        }
+    }
+
+    #[inline]
+    fn unpack(word: u64) -> Self {
+        match word {
+            0 => Self::Vacant,
+            1 => Self::Shared,
+            2 => Self::Slow,
+            3 => Self::Retired,
+            4 => Self::Locked,
+            desk => Self::Biased(DeskId((desk - 8) as u32)),
+        }
+    }
+}
+
+/// The state of one block, on cache lines of its own: what every launch looks at comes first.
 #[derive(Default)]
-#[repr(C)] // in this order: what every launch touches shares a line with the lock
-pub(crate) struct SlotState {
-    generation: u64,
-    ptr: u64,
-    last_write: Point,
-    /// The latest read since the last write, if one stream reads the block.
-    read: Point,
-    /// Of the first claim; meaningful while there are claims.
-    holder: Option<Holder>,
-    claims: u16,
-    write_claimed: bool,
-    retired: bool,
-    contended: bool,
+#[repr(C, align(64))]
+pub(crate) struct Slot {
+    word: AtomicU64,
+    generation: AtomicU64,
+    ptr: AtomicU64,
+    /// The last write of a claim's holder; written only under a write claim.
+    last_write: AtomicU64,
+    /// Bit `l`: lane `l` has read the block since, under a claim, at the tick its table says.
+    readers: AtomicU64,
     /// There is something in `rest` that a use has to look at.
-    crowded: bool,
-    rest: Rest,
+    crowded: AtomicBool,
+    rest: Mutex<Rest>,
 }
 
 /// The uncommon part.
 #[derive(Default)]
-struct Rest {
-    /// The latest reads of other streams than the one of `SlotState::read`.
-    reads: Vec<Point>,
-    /// Writes that a later write, finished without having been prepared, did not follow.
-    loose_writes: Vec<Point>,
-    /// Claims beside the first.
-    holders: Vec<Holder>,
-    on_release: Option<OnRelease>,
+pub(crate) struct Rest {
+    /// Uses finished without a claim, the latest of each lane.
+    pub(crate) bare_writes: Vec<Point>,
+    pub(crate) bare_reads: Vec<Point>,
+    /// The free, once the last claim is gone.
+    pub(crate) on_release: Option<OnRelease>,
     /// A use of this block could be neither recorded nor waited for: it may never be reused.
-    unprotected: bool,
-    bytes: usize,
-    home: usize,
-}
-
-/// What giving up a claim leaves to do, outside the block's lock.
-#[derive(Default)]
-pub(crate) struct Released {
-    pub(crate) wake: bool,
-    pub(crate) run: Option<OnRelease>,
-}
-
-/// How a lane stands to a point: what the planning of a use asks.
-pub(crate) trait Follows {
-    /// Whether work enqueued now is behind `point` as it is: in stream order, by a wait that was
-    /// queued, or because the device has long passed the point.
-    fn follows(&self, point: Point) -> bool;
+    pub(crate) unprotected: bool,
+    /// Bytes granted.
+    pub(crate) bytes: usize,
+    /// The lane the block was born on.
+    pub(crate) home: usize,
+    /// The resource it belongs to.
+    pub(crate) owner: u64,
 }
 
 /// Keeps one point a lane, the latest.
-fn keep_latest(points: &mut Vec<Point>, point: Point) {
+pub(crate) fn keep_latest(points: &mut Vec<Point>, point: Point) {
     match points.iter_mut().find(|other| other.lane() == point.lane()) {
         Some(other) => *other = other.later(point),
         None => points.push(point),
     }
 }
 
-impl SlotState {
-    /// Makes the slot a block's of `home`, born at `birth`.
-    pub(crate) fn occupy(
-        &mut self,
-        generation: Generation,
-        ptr: u64,
-        bytes: usize,
-        home: usize,
-        birth: Point,
-    ) {
-        *self = Self {
-            generation: generation.0,
-            ptr,
-            last_write: birth,
-            rest: Rest { bytes, home, ..Rest::default() },
-            ..Self::default()
-        };
+impl Slot {
+    /// Makes the slot a block's, born at `birth`, biased to the thread that allocates it.
+    pub(crate) fn occupy(&self, generation: Generation, ptr: u64, birth: Point, rest: Rest) {
+        *self.rest.lock() = rest;
+        self.crowded.store(false, Ordering::Relaxed);
+        self.readers.store(0, Ordering::Relaxed);
+        self.last_write.store(birth.pack(), Ordering::Relaxed);
+        self.ptr.store(ptr, Ordering::Relaxed);
+        self.generation.store(generation.0, Ordering::Release);
+        self.unlock(Word::Biased(DeskId::current()));
     }
 
     /// Makes the slot nobody's.
-    pub(crate) fn vacate(&mut self) {
-        *self = Self::default();
+    pub(crate) fn vacate(&self) {
+        self.generation.store(0, Ordering::Relaxed);
+        *self.rest.lock() = Rest::default();
+        self.unlock(Word::Vacant);
     }
 
-    /// Whether this is the live block a handle names.
     #[inline]
-    pub(crate) fn is(&self, ptr: u64, generation: Generation) -> bool {
-        self.owns(ptr, generation) && !self.retired
+    pub(crate) fn word(&self) -> Word {
+        Word::unpack(self.word.load(Ordering::Acquire))
     }
 
     /// Whether this is the block a handle names, freed meanwhile or not.
     #[inline]
     pub(crate) fn owns(&self, ptr: u64, generation: Generation) -> bool {
-        self.generation == generation.0 && self.ptr == ptr
+        self.generation.load(Ordering::Acquire) == generation.0
+            && self.ptr.load(Ordering::Relaxed) == ptr
     }
 
+    /// Whether a block lives at `ptr` here.
     pub(crate) fn lives_at(&self, ptr: u64) -> bool {
-        self.generation != 0 && self.ptr == ptr && !self.retired
+        let alive = !matches!(self.word(), Word::Vacant | Word::Retired);
+        alive && self.ptr.load(Ordering::Relaxed) == ptr
     }
 
-    /// The lane the block was born on.
-    pub(crate) fn home(&self) -> usize {
-        self.rest.home
+    /// Whether `desk` may claim for `access` without asking.
+    #[inline(always)]
+    pub(crate) fn allows(&self, access: Access, desk: DeskId) -> bool {
+        let word = self.word.load(Ordering::Acquire);
+        word == Word::Biased(desk).pack() || (word == Word::Shared.pack() && !access.writes())
     }
 
-    /// Bytes granted.
-    pub(crate) fn bytes(&self) -> usize {
-        self.rest.bytes
+    /// Whether this is still the block of a generation.
+    #[inline(always)]
+    pub(crate) fn is_generation(&self, generation: Generation) -> bool {
+        self.generation.load(Ordering::Acquire) == generation.0
     }
 
-    /// Takes a claim for `access`; false if another launch holds one that conflicts.
-    #[inline]
-    pub(crate) fn claim(&mut self, access: Access, holder: Holder) -> bool {
-        if self.claims == 0 {
-            self.claims = 1;
-            self.write_claimed = access.writes();
-            self.holder = Some(holder);
-            return true;
-        }
-        if self.conflicts(access) || self.claims == u16::MAX {
-            return false;
-        }
-        self.claims += 1;
-        self.rest.holders.push(holder);
-        true
-    }
-
-    /// Whether a claim for `access` would be refused now.
-    pub(crate) fn conflicts(&self, access: Access) -> bool {
-        self.claims > 0 && (self.write_claimed || access.writes())
-    }
-
-    /// Gives a claim up.
-    #[inline]
-    pub(crate) fn release(&mut self, holder: Holder) -> Released {
-        if self.claims == 1 {
-            self.claims = 0;
-            self.holder = None;
-            self.write_claimed = false;
-        } else {
-            self.release_one_of_several(holder);
-        }
-        if self.contended || self.retired {
-            return self.release_awaited();
-        }
-        Released::default()
-    }
-
-    #[cold]
-    fn release_one_of_several(&mut self, holder: Holder) {
-        let others = &mut self.rest.holders;
-        if self.holder == Some(holder) {
-            self.holder = others.pop();
-        } else if let Some(index) = others.iter().position(|other| *other == holder) {
-            others.swap_remove(index);
-        }
-        self.claims = self.claims.saturating_sub(1);
-    }
-
-    #[cold]
-    fn release_awaited(&mut self) -> Released {
-        Released {
-            wake: std::mem::take(&mut self.contended),
-            run: if self.claims == 0 { self.rest.on_release.take() } else { None },
-        }
-    }
-
-    fn holders(&self) -> impl Iterator<Item = Holder> {
-        self.holder.into_iter().chain(self.rest.holders.iter().copied())
-    }
-
-    /// The launch that a conflicting claim met.
-    pub(crate) fn first_holder(&self) -> Option<Holder> {
-        self.holder
-    }
-
-    /// The threads that hold claims here; with any, the slot is marked so that giving one up
-    /// wakes those who wait.
-    pub(crate) fn contend(&mut self) -> Vec<ThreadToken> {
-        self.contended = self.claims > 0;
-        self.holders().map(|holder| holder.thread).collect()
-    }
-
-    pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
-        self.holders().any(|holder| holder.stream == stream)
-    }
-
-    /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
-    #[inline]
-    pub(crate) fn gather(&self, access: Access, lane: &impl Follows, needed: &mut Frontier) {
-        if !lane.follows(self.last_write) {
-            needed.add(self.last_write);
-        }
-        if access.writes() && !lane.follows(self.read) {
-            needed.add(self.read);
-        }
-        if self.crowded {
-            self.gather_rest(access, lane, needed);
-        }
-    }
-
-    #[cold]
-    fn gather_rest(&self, access: Access, lane: &impl Follows, needed: &mut Frontier) {
-        let reads: &[Point] = if access.writes() { &self.rest.reads } else { &[] };
-        for &point in self.rest.loose_writes.iter().chain(reads) {
-            if !lane.follows(point) {
-                needed.add(point);
+    /// Locks the word, and answers what it said. Held for moments, over no driver call.
+    pub(crate) fn lock(&self) -> Word {
+        let mut looks = 0u32;
+        loop {
+            let word = self.word.swap(Word::Locked.pack(), Ordering::SeqCst);
+            if word != Word::Locked.pack() {
+                return Word::unpack(word);
+            }
+            while self.word.load(Ordering::Relaxed) == Word::Locked.pack() {
+                looks += 1;
+                pause(looks);
             }
         }
     }
 
-    /// Records a use at `point`, by a lane that already follows whatever it waited for.
-    ///
-    /// Rule 4 falls out of the clocks: a write forgets exactly what its lane follows. What a
-    /// write finished without preparation did not follow is kept.
+    /// Unlocks the word, which from now on says `word`.
+    pub(crate) fn unlock(&self, word: Word) {
+        self.word.store(word.pack(), Ordering::SeqCst);
+    }
+
     #[inline]
-    pub(crate) fn publish(&mut self, access: Access, point: Point, lane: &impl Follows) {
-        if access.writes() {
-            let before = std::mem::replace(&mut self.last_write, point);
-            if lane.follows(self.read) {
-                self.read = Point::NONE;
-            }
-            if self.crowded || !lane.follows(before) {
-                self.publish_write_rest(before, lane);
-            }
-        } else if self.read == Point::NONE || self.read.lane() == point.lane() {
-            self.read = self.read.later(point);
-        } else {
-            keep_latest(&mut self.rest.reads, point);
-            self.crowded = true;
+    pub(crate) fn last_write(&self) -> Point {
+        Point::unpack(self.last_write.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn set_last_write(&self, point: Point) {
+        self.last_write.store(point.pack(), Ordering::Release);
+    }
+
+    /// The lanes that have read the block since its last write, as bits.
+    #[inline]
+    pub(crate) fn readers(&self) -> u64 {
+        self.readers.load(Ordering::Acquire)
+    }
+
+    /// Notes a reading lane; most of the time it is noted already.
+    #[inline]
+    pub(crate) fn add_reader(&self, lane: usize) {
+        if self.readers.load(Ordering::Relaxed) & (1 << lane) == 0 {
+            self.readers.fetch_or(1 << lane, Ordering::AcqRel);
         }
     }
 
-    #[cold]
-    fn publish_write_rest(&mut self, before: Point, lane: &impl Follows) {
-        let rest = &mut self.rest;
-        rest.reads.retain(|read| !lane.follows(*read));
-        rest.loose_writes.retain(|write| !lane.follows(*write));
-        if !lane.follows(before) {
-            keep_latest(&mut rest.loose_writes, before);
-        }
-        self.crowded = !rest.reads.is_empty() || !rest.loose_writes.is_empty();
+    /// Forgets a reading lane.
+    pub(crate) fn remove_reader(&self, lane: usize) {
+        self.readers.fetch_and(!(1 << lane), Ordering::AcqRel);
     }
 
-    /// Every point a free must follow: rule 5.
-    pub(crate) fn outstanding(&self) -> Frontier {
-        let mut all = Frontier::default();
-        let rest = self.rest.reads.iter().chain(&self.rest.loose_writes);
-        for &point in [self.last_write, self.read].iter().chain(rest) {
-            if point != Point::NONE {
-                all.add(point);
-            }
-        }
-        all
+    /// Forgets every reading lane; under a write claim.
+    #[inline]
+    pub(crate) fn clear_readers(&self) {
+        self.readers.store(0, Ordering::Release);
     }
 
-    /// 1 for the last write or the allocation, plus 1 for each reading stream.
-    pub(crate) fn dependency_count(&self) -> usize {
-        1 + usize::from(self.read != Point::NONE) + self.rest.reads.len()
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.crowded.load(Ordering::Acquire)
     }
 
-    /// Keeps the block from every further use while it is being freed; with claims on it, the
-    /// free itself is left to `deferred`, and this answers false.
-    pub(crate) fn retire(&mut self, deferred: impl FnOnce() -> OnRelease) -> bool {
-        self.retired = true;
-        if self.claims > 0 {
-            self.rest.on_release = Some(deferred());
-        }
-        self.claims == 0
+    /// The uncommon part, to look at or to change.
+    pub(crate) fn with_rest<R>(&self, f: impl FnOnce(&mut Rest) -> R) -> R {
+        let mut rest = self.rest.lock();
+        let answer = f(&mut rest);
+        let crowded = !rest.bare_reads.is_empty() || !rest.bare_writes.is_empty();
+        self.crowded.store(crowded, Ordering::Release);
+        answer
     }
+}
 
-    /// Takes `retire` back: the free failed, the block lives on.
-    pub(crate) fn unretire(&mut self) {
-        self.retired = false;
-    }
-
-    pub(crate) fn set_unprotected(&mut self) {
-        self.rest.unprotected = true;
-    }
-
-    pub(crate) fn is_unprotected(&self) -> bool {
-        self.rest.unprotected
+/// Waits a moment for another thread: spinning at first, then letting it run.
+pub(crate) fn pause(looks: u32) {
+    if looks.is_multiple_of(64) {
+        std::thread::yield_now();
+    } else {
+        std::hint::spin_loop();
     }
 }
 
 impl std::fmt::Debug for Slot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Slot").finish_non_exhaustive()
+        f.debug_struct("Slot").field("word", &self.word()).finish_non_exhaustive()
+    }
+}
+
+/// What a lane's tail is behind.
+pub(crate) trait Follows {
+    /// Whether work enqueued now is behind `point` as it is: in stream order, by a wait that was
+    /// queued, or because the device has long passed the point.
+    fn follows(&self, point: Point) -> bool;
+
+    /// Adds `point` to `needed` unless it is followed already.
+    #[inline]
+    fn need(&self, point: Point, needed: &mut Frontier) {
+        if !self.follows(point) {
+            needed.add(point);
+        }
     }
 }
 
@@ -316,8 +273,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_every_launch_touches_is_one_cache_line() {
-        let lock = align_of::<SlotState>();
-        assert!(lock + std::mem::offset_of!(SlotState, rest) <= 64);
+    fn what_every_launch_looks_at_is_one_cache_line() {
+        assert!(std::mem::offset_of!(Slot, rest) <= 64);
+        assert_eq!(size_of::<Slot>() % 64, 0);
+    }
+
+    #[test]
+    fn words_survive_packing() {
+        let words = [Word::Vacant, Word::Shared, Word::Slow, Word::Retired, Word::Locked];
+        let biased = [0, 1, 7, u32::MAX - 1].map(|desk| Word::Biased(DeskId(desk)));
+        for word in words.into_iter().chain(biased) {
+            assert_eq!(Word::unpack(word.pack()), word);
+        }
     }
 }

@@ -1,24 +1,17 @@
-//! Where the tracker keeps its slots: a table that grows without moving, so that a slot is found
-//! by its number without a lock.
-
-use std::sync::OnceLock;
+//! The slots of one tracker: which are vacant, and which belongs to the block at an address.
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-use super::slot::Slot;
+use super::{chunked::Chunked, slot::Slot};
 
-/// Slots of the first chunk; each chunk is twice as large as the one before it.
-const FIRST_CHUNK: usize = 64;
-/// Chunks there can be: room for four billion blocks.
-const CHUNKS: usize = 26;
 /// Maps from address to slot, so that threads seldom meet at one.
 const SHARDS: usize = 16;
 
 /// Every slot of one tracker.
 #[derive(Debug)]
 pub(crate) struct SlotTable {
-    chunks: [OnceLock<Box<[Slot]>>; CHUNKS],
+    slots: Chunked<Slot, 256>,
     vacant: Mutex<Vacant>,
     by_address: [Mutex<FxHashMap<u64, u32>>; SHARDS],
 }
@@ -32,7 +25,7 @@ struct Vacant {
 impl SlotTable {
     pub(crate) fn new() -> Self {
         Self {
-            chunks: [const { OnceLock::new() }; CHUNKS],
+            slots: Chunked::new(),
             vacant: Mutex::default(),
             by_address: std::array::from_fn(|_| Mutex::default()),
         }
@@ -41,12 +34,10 @@ impl SlotTable {
     /// Slot `number`, if the table ever grew that far.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&Slot> {
-        let position = number as usize + FIRST_CHUNK;
-        let chunk = (position / FIRST_CHUNK).ilog2() as usize;
-        self.chunks.get(chunk)?.get()?.get(position - (FIRST_CHUNK << chunk))
+        self.slots.get(number)
     }
 
-    /// A vacant slot; `None` when there are four billion blocks already.
+    /// A vacant slot; `None` when there are billions of blocks already.
     pub(crate) fn take(&self) -> Option<(u32, &Slot)> {
         let number = {
             let mut vacant = self.vacant.lock();
@@ -59,13 +50,7 @@ impl SlotTable {
                 }
             }
         };
-        let position = number as usize + FIRST_CHUNK;
-        let chunk = (position / FIRST_CHUNK).ilog2() as usize;
-        let slots = self
-            .chunks
-            .get(chunk)?
-            .get_or_init(|| (0..FIRST_CHUNK << chunk).map(|_| Slot::default()).collect());
-        Some((number, slots.get(position - (FIRST_CHUNK << chunk))?))
+        Some((number, self.slots.grow(number)?))
     }
 
     /// Makes slot `number` available again.
@@ -96,11 +81,6 @@ impl SlotTable {
         self.by_address.iter().map(|shard| shard.lock().len()).sum()
     }
 
-    /// Every slot ever used.
-    pub(crate) fn all(&self) -> impl Iterator<Item = &Slot> {
-        self.chunks.iter().filter_map(OnceLock::get).flat_map(|chunk| chunk.iter())
-    }
-
     fn shard(&self, ptr: u64) -> &Mutex<FxHashMap<u64, u32>> {
         // Addresses are multiples of 256: the bits above tell them apart.
         &self.by_address[(ptr >> 8) as usize % SHARDS]
@@ -112,21 +92,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_find_their_slots_across_chunks_and_come_back() {
+    fn slots_are_numbered_in_order_and_come_back() {
         let table = SlotTable::new();
-        let slots: Vec<_> = (0..1_000)
-            .map(|expected| {
-                let (number, slot) = table.take().expect("room");
-                assert_eq!(number, expected);
-                std::ptr::from_ref(slot)
-            })
-            .collect();
-        for (number, slot) in slots.iter().enumerate() {
-            let found = table.get(number as u32).expect("taken");
-            assert!(std::ptr::eq(found, *slot), "slot {number} moved");
+        for expected in 0..1_000 {
+            assert_eq!(table.take().map(|(number, _)| number), Some(expected));
         }
         table.give_back(17);
         assert_eq!(table.take().map(|(number, _)| number), Some(17));
-        assert!(table.get(u32::MAX).is_none() && table.get(1 << 20).is_none());
+        table.insert(4096, 3);
+        table.remove(4096, 4);
+        assert_eq!((table.at(4096), table.blocks()), (Some(3), 1), "another slot's removal");
+        table.remove(4096, 3);
+        assert_eq!(table.at(4096), None);
     }
 }

@@ -56,7 +56,7 @@ impl Trail {
         self.entries.push_back(Entry { tick, event, clock });
     }
 
-    /// From here on, events are recorded after this much of the other lanes.
+    /// From here on, events are recorded after this much of every lane.
     pub(crate) fn push_clock(&mut self, clock: impl Iterator<Item = u64>) {
         let current = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
         if self.entries.back().is_none_or(|entry| entry.clock < current) {
@@ -69,13 +69,24 @@ impl Trail {
 
     /// The first event at or after `tick`, with the clock it was recorded under.
     pub(crate) fn find(&self, tick: u64, clock: &mut [u64]) -> Option<Found> {
-        let index = self.entries.partition_point(|entry| entry.tick < tick);
-        let entry = self.entries.get(index)?;
+        let entry = self.entries.get(self.index_of(tick))?;
         let row = (entry.clock - self.first_clock) as usize * self.lanes;
         for (to, from) in clock.iter_mut().zip(self.clocks.range(row..row + self.lanes)) {
             *to = *from;
         }
         Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
+    }
+
+    /// Where the first event at or after `tick` stands. Ticks seldom skip, so the first guess is
+    /// nearly always right.
+    #[inline]
+    fn index_of(&self, tick: u64) -> usize {
+        let Some(front) = self.entries.front() else { return 0 };
+        let guess = tick.saturating_sub(front.tick) as usize;
+        match self.entries.get(guess) {
+            Some(entry) if entry.tick == tick => guess,
+            _ => self.entries.partition_point(|entry| entry.tick < tick),
+        }
     }
 
     /// The event `back` entries before the newest.

@@ -1,26 +1,15 @@
-//! Preparing, finishing and claiming the uses of a launch.
+//! Preparing and finishing the uses of a launch.
+
+use std::sync::{Arc, atomic::Ordering};
 
 use super::{
-    Frontier, Holder, Lane, Point, UseTracker,
-    claims::{Conflict, ThreadToken, WaitEnd},
-    slot::{Released, SlotState},
+    Frontier, Holder, Lane, OnConflict, Point, UseTracker,
+    claims::{Targets, stale},
+    lane::LaneView,
+    slot::{Follows, Slot, keep_latest},
+    trail::RecordedEvent,
 };
-use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
-
-/// What to do when another launch holds a claim that conflicts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum OnConflict {
-    /// Refuse, naming both places.
-    Refuse,
-    /// Wait for that launch to commit, unless that could never happen.
-    Wait,
-}
-
-/// Why a pass over the blocks of a launch ended early: which block, and whether it is gone or held.
-struct Stop {
-    index: usize,
-    held: bool,
-}
+use crate::device_runtime::{Access, BlockUse, ResourceError, ResourceResult, StreamId};
 
 impl UseTracker {
     /// Queues, on `stream`, the waits every use needs. Holds no claim.
@@ -35,121 +24,69 @@ impl UseTracker {
         let mut needed = Frontier::default();
         let view = self.view(lane);
         for one in uses {
-            self.with_block(one, |state| state.gather(one.access, &view, &mut needed))
-                .ok_or_else(|| stale(one))?;
+            let (number, slot) = self.find_live(one).ok_or_else(|| stale(one))?;
+            self.gather(number, slot, one.access, &view, &mut needed);
         }
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
 
-    /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
-    /// none. Answers the lane of the launch.
+    /// Claims every block of a launch into `targets` and, if `plan` says so, queues the waits it
+    /// needs: all or none. Answers the lane of the launch.
     #[inline]
-    pub(crate) fn claim(
-        &self,
+    pub(crate) fn claim<'t>(
+        &'t self,
         uses: &[BlockUse],
         holder: Holder,
         ordinal: u32,
         plan: bool,
         on_conflict: OnConflict,
-    ) -> ResourceResult<&Lane> {
+        targets: &mut Targets<'t>,
+    ) -> ResourceResult<&'t Lane> {
         check_device(uses, ordinal)?;
         let lane = self.enter(holder.stream)?;
+        let view = self.view(lane);
+        // A pass that had to be repeated only adds points again.
         let mut needed = Frontier::default();
-        while let Err(stop) = self.claim_pass(uses, holder, lane, plan, &mut needed) {
-            self.release(&uses[..stop.index], holder);
-            self.meet(&uses[stop.index], &stop, holder, on_conflict)?;
-            needed = Frontier::default();
+        self.claim_all(uses, holder, on_conflict, targets, |target| {
+            if plan {
+                self.gather(target.number, target.slot, target.access, &view, &mut needed);
+            }
+        })?;
+        // The claims came after the first look: a release that missed them is seen by this one.
+        if lane.stream() != Some(holder.stream) {
+            self.release(targets);
+            return Err(super::unknown_stream(holder.stream));
         }
-        if !needed.is_empty() {
-            self.queue_waits(lane, &needed).inspect_err(|_| self.release(uses, holder))?;
+        if !needed.is_empty()
+            && let Err(error) = self.queue_waits(lane, &needed)
+        {
+            self.release(targets);
+            return Err(error);
         }
         Ok(lane)
     }
 
-    #[inline]
-    fn claim_pass(
+    /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
+    #[inline(always)]
+    fn gather(
         &self,
-        uses: &[BlockUse],
-        holder: Holder,
-        lane: &Lane,
-        plan: bool,
+        number: u32,
+        slot: &Slot,
+        access: Access,
+        view: &LaneView<'_>,
         needed: &mut Frontier,
-    ) -> Result<(), Stop> {
-        let view = self.view(lane);
-        for (index, one) in uses.iter().enumerate() {
-            let claimed = self.with_block(one, |state| {
-                let claimed = state.claim(one.access, holder);
-                if claimed && plan {
-                    state.gather(one.access, &view, needed);
-                }
-                claimed
+    ) {
+        view.need(slot.last_write(), needed);
+        if access.writes() {
+            for lane in bits(slot.readers()) {
+                view.need(self.lanes[lane].read_of(number), needed);
+            }
+        }
+        if slot.is_crowded() {
+            slot.with_rest(|rest| {
+                let reads: &[Point] = if access.writes() { &rest.bare_reads } else { &[] };
+                rest.bare_writes.iter().chain(reads).for_each(|point| view.need(*point, needed));
             });
-            match claimed {
-                Some(true) => {}
-                other => return Err(Stop { index, held: other.is_some() }),
-            }
-        }
-        Ok(())
-    }
-
-    /// Answers a claim that was not given: refuses it, or waits until it is worth another try.
-    #[cold]
-    fn meet(
-        &self,
-        one: &BlockUse,
-        stop: &Stop,
-        mine: Holder,
-        on_conflict: OnConflict,
-    ) -> ResourceResult<()> {
-        if !stop.held {
-            return Err(stale(one));
-        }
-        let found = self.find(one.block, one.slot).and_then(|(number, slot)| {
-            let state = slot.0.lock();
-            let holder = state.first_holder()?;
-            state.conflicts(one.access).then_some(Conflict { slot: number, holder })
-        });
-        // Given up in the meantime: try again at once.
-        let Some(conflict) = found else { return Ok(()) };
-        if on_conflict == OnConflict::Refuse {
-            return Err(conflict.refusal(
-                mine,
-                one,
-                "conflicts with it; commit that launch first, or use the launch builder, which \
-                 waits",
-            ));
-        }
-        // Most launches commit within microseconds: look a few times before going to sleep.
-        for _ in 0..200 {
-            std::hint::spin_loop();
-            if self.with_block(one, |state| !state.conflicts(one.access)).unwrap_or(true) {
-                return Ok(());
-            }
-        }
-        let end = self.claim_waiters.wait(mine.thread, conflict.slot, |slot| {
-            self.slots.get(slot).map(|slot| slot.0.lock().contend()).unwrap_or_default()
-        });
-        match end {
-            WaitEnd::TryAgain => Ok(()),
-            WaitEnd::OwnThread => Err(conflict.refusal(
-                mine,
-                one,
-                "would wait for its own thread; commit or drop that recorder first",
-            )),
-            WaitEnd::Circle => Err(conflict.refusal(
-                mine,
-                one,
-                "would wait for a thread that waits for this one; commit or drop this thread's \
-                 other recorders first",
-            )),
-        }
-    }
-
-    /// Gives up every claim of a launch without recording anything: nothing was enqueued.
-    pub(crate) fn release(&self, uses: &[BlockUse], holder: Holder) {
-        for one in uses {
-            let released = self.with_claimed(one, |state| state.release(holder));
-            self.after_release(released);
         }
     }
 
@@ -158,46 +95,75 @@ impl UseTracker {
     /// Work is in flight by now, so failing to record it is not the end: the stream is
     /// synchronised instead, and if even that fails the blocks are never reused.
     #[inline]
-    pub(crate) fn finish_claimed(&self, uses: &[BlockUse], holder: Holder) -> ResourceResult<()> {
-        let marked = match self.lane(holder.stream) {
-            Some(lane) => {
-                self.device.check_alive().and_then(|()| self.mark(lane)).map(|point| (lane, point))
-            }
-            None => Err(super::unknown_stream(holder.stream)),
-        };
-        match marked {
-            Ok((lane, point)) => {
-                self.publish_claimed(uses, holder, lane, point);
-                Ok(())
-            }
-            Err(error) => {
-                self.protect(uses, holder.stream);
-                self.release(uses, holder);
-                Err(error)
-            }
-        }
+    pub(crate) fn finish_claimed(&self, lane: &Lane, targets: &Targets<'_>) -> ResourceResult<()> {
+        let marked = self.device.check_alive().and_then(|()| {
+            self.mark(lane, |point, alone| self.publish(lane, targets, point, alone))
+        });
+        self.after_marking(marked, lane, targets)
     }
 
-    /// Publishes uses that `point` stands for, and gives up their claims.
-    #[inline]
-    pub(crate) fn publish_claimed(
+    /// The same, with an event in any case, and a hold on it.
+    pub(crate) fn finish_with_event(
         &self,
-        uses: &[BlockUse],
-        holder: Holder,
         lane: &Lane,
-        point: Point,
-    ) {
-        let view = self.view(lane);
-        for one in uses {
-            let released = self.with_claimed(one, |state| {
-                state.publish(one.access, point, &view);
-                state.release(holder)
-            });
-            self.after_release(released);
+        targets: &Targets<'_>,
+    ) -> ResourceResult<Arc<RecordedEvent>> {
+        let marked = self.device.check_alive().and_then(|()| {
+            lane.record_and_hold(&self.device, |point| self.publish(lane, targets, point, false))
+        });
+        self.after_marking(marked, lane, targets)
+    }
+
+    /// Lets others go on; uses that could not be recorded are waited for first.
+    #[inline]
+    fn after_marking<R>(
+        &self,
+        marked: ResourceResult<R>,
+        lane: &Lane,
+        targets: &Targets<'_>,
+    ) -> ResourceResult<R> {
+        if marked.is_err() {
+            self.protect(targets.iter().map(|target| target.slot), lane);
+            self.release(targets);
+        } else {
+            self.after_release();
+        }
+        marked
+    }
+
+    /// Publishes claimed uses that `point` stands for, and gives up the claims. Unless `alone`, the
+    /// lane's submit lock is held, and points of this lane come in order.
+    #[inline]
+    fn publish(&self, lane: &Lane, targets: &Targets<'_>, point: Point, alone: bool) {
+        for target in targets {
+            let slot = target.slot;
+            if target.access.writes() {
+                slot.set_last_write(point);
+                if slot.readers() != 0 {
+                    // Its own waits covered every one of them.
+                    slot.clear_readers();
+                }
+                if slot.is_crowded() {
+                    self.forget_covered(slot, point);
+                }
+            } else if let Some(cell) = lane.read_cell(target.number) {
+                let tick = point.tick();
+                let before = cell.load(Ordering::Relaxed);
+                if before < tick {
+                    if alone {
+                        cell.fetch_max(tick, Ordering::AcqRel);
+                    } else {
+                        cell.store(tick, Ordering::Release);
+                    }
+                }
+                slot.add_reader(lane.index());
+            }
+            target.cell.release(target.access);
         }
     }
 
-    /// Records uses that hold no claim. Blocks that are stale are refused before anything changes.
+    /// Records uses that hold no claim. A stale block is refused; beside others, they are recorded
+    /// all the same, since their work is in flight.
     pub(crate) fn finish(
         &self,
         uses: &[BlockUse],
@@ -207,82 +173,127 @@ impl UseTracker {
         check_device(uses, ordinal)?;
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| super::unknown_stream(stream))?;
-        for one in uses {
-            self.with_block(one, |_| ()).ok_or_else(|| stale(one))?;
-        }
-        let point = match self.mark(lane) {
-            Ok(point) => point,
-            Err(error) => {
-                self.protect(uses, stream);
-                return Err(error);
-            }
-        };
-        let view = self.view(lane);
         let mut answer = Ok(());
+        let mut known = Vec::with_capacity(uses.len());
         for one in uses {
-            // One that was freed in between does not keep the others from being recorded.
-            let published = self.with_block(one, |state| state.publish(one.access, point, &view));
-            answer = answer.and(published.ok_or_else(|| stale(one)));
+            match self.find_owned(one) {
+                Some(found) => known.push((found, one.access)),
+                None => answer = answer.and(Err(stale(one))),
+            }
+        }
+        if known.is_empty() {
+            return answer;
+        }
+        let mut published = None;
+        let marked = self.mark(lane, |point, _| published = Some(point));
+        let Some(point) = published else {
+            self.protect(known.iter().map(|((_, slot), _)| *slot), lane);
+            return marked;
+        };
+        for ((number, slot), access) in known {
+            if access.writes() {
+                self.forget_covered(slot, point);
+                self.forget_covered_readers(number, slot, point);
+                slot.with_rest(|rest| keep_latest(&mut rest.bare_writes, point));
+            } else {
+                slot.with_rest(|rest| keep_latest(&mut rest.bare_reads, point));
+            }
         }
         answer
     }
 
-    /// What is left when uses could not be recorded: wait until they are over.
+    /// What a write at `point` covers: what its event follows, no more.
+    fn covered_by(&self, point: Point) -> impl Fn(Point) -> bool {
+        let mut clock = vec![0; self.lanes.len()];
+        let lane = &self.lanes[point.lane()];
+        let found = lane.trail().lock().find(point.tick(), &mut clock);
+        if found.is_none_or(|found| found.tick != point.tick()) {
+            clock.fill(0);
+        }
+        move |other: Point| {
+            if other.lane() == point.lane() {
+                other.tick() <= point.tick()
+            } else {
+                clock[other.lane()] >= other.tick()
+            }
+        }
+    }
+
+    /// Forgets uses without a claim that a write at `point` covers: rule 4.
     #[cold]
-    fn protect(&self, uses: &[BlockUse], stream: StreamId) {
-        // A stream that left the pool meanwhile was synchronised on its way out, and its lane
-        // still has it: waiting again covers what was enqueued on it since.
-        let raw = self.lanes.get(self.lane_index(stream)).and_then(Lane::created_raw);
-        let waited = raw.map_or(Ok(()), |raw| self.synchronize_raw(raw));
-        if let Err(error) = waited {
-            log::error!("uses could be neither recorded nor waited for; blocks leaked: {error}");
-            for one in uses {
-                if let Some((_, slot)) = self.find(one.block, one.slot) {
-                    slot.0.lock().set_unprotected();
+    fn forget_covered(&self, slot: &Slot, point: Point) {
+        let covered = self.covered_by(point);
+        slot.with_rest(|rest| {
+            rest.bare_reads.retain(|read| !covered(*read));
+            rest.bare_writes.retain(|write| !covered(*write));
+        });
+    }
+
+    /// The same for reads under a claim, whose holders may be publishing at this moment.
+    fn forget_covered_readers(&self, number: u32, slot: &Slot, point: Point) {
+        let covered = self.covered_by(point);
+        for lane in bits(slot.readers()) {
+            let read = self.lanes[lane].read_of(number);
+            let Some(cell) = self.lanes[lane].read_cell(number) else { continue };
+            if covered(read) {
+                slot.remove_reader(lane);
+                let (seen, none) = (read.tick(), 0);
+                let taken = cell.compare_exchange(seen, none, Ordering::SeqCst, Ordering::SeqCst);
+                if taken.is_err() {
+                    // Read again meanwhile: the new read stays.
+                    slot.add_reader(lane);
                 }
             }
         }
     }
 
-    /// Runs `f` on the state of a live block; `None` if the handle is stale.
-    #[inline]
-    fn with_block<R>(&self, one: &BlockUse, f: impl FnOnce(&mut SlotState) -> R) -> Option<R> {
-        let (_, slot) = self.find(one.block, one.slot)?;
-        let mut state = slot.0.lock();
-        state.is(one.block.ptr, one.block.generation).then(|| f(&mut state))
+    /// What is left when uses could not be recorded: wait until they are over.
+    #[cold]
+    fn protect<'s>(&self, slots: impl Iterator<Item = &'s Slot>, lane: &Lane) {
+        let waited = lane.created_raw().map_or(Ok(()), |raw| self.synchronize_raw(raw));
+        if let Err(error) = waited {
+            log::error!("uses could be neither recorded nor waited for; blocks leaked: {error}");
+            slots.for_each(|slot| slot.with_rest(|rest| rest.unprotected = true));
+        }
     }
 
-    /// Runs `f` on the state of a block this launch holds a claim on: it may have been freed
-    /// meanwhile, but its slot is its own until the claim is given up.
-    #[inline]
-    fn with_claimed(&self, one: &BlockUse, f: impl FnOnce(&mut SlotState) -> Released) -> Released {
-        let slot = self
-            .slots
-            .get(one.slot.0)
-            .or_else(|| self.slots.at(one.block.ptr).and_then(|number| self.slots.get(number)));
-        if let Some(slot) = slot {
-            let mut state = slot.0.lock();
-            if state.owns(one.block.ptr, one.block.generation) {
-                return f(&mut state);
-            }
-        }
-        Released::default()
+    /// Every point a free must follow: rule 5.
+    pub(super) fn outstanding(&self, number: u32, slot: &Slot) -> Frontier {
+        let mut all = Frontier::default();
+        all.add(slot.last_write());
+        bits(slot.readers()).for_each(|lane| all.add(self.lanes[lane].read_of(number)));
+        slot.with_rest(|rest| {
+            rest.bare_reads.iter().chain(&rest.bare_writes).for_each(|point| all.add(*point));
+        });
+        all
     }
 
-    #[inline]
-    fn after_release(&self, released: Released) {
-        if released.wake {
-            self.claim_waiters.wake();
-        }
-        if let Some(run) = released.run {
-            run();
-        }
+    /// 1 for the last write or the allocation, plus 1 for each reading stream.
+    pub(super) fn dependencies(slot: &Slot) -> usize {
+        let mut readers = slot.readers();
+        slot.with_rest(|rest| rest.bare_reads.iter().for_each(|p| readers |= 1 << p.lane()));
+        1 + readers.count_ones() as usize
+    }
+
+    fn find_live(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
+        self.find_owned(one).filter(|(_, slot)| slot.lives_at(one.block.ptr))
+    }
+
+    /// The slot of a block, freed meanwhile or not: while its launch holds a claim it stays.
+    fn find_owned(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
+        self.find(one.block, one.slot)
     }
 }
 
-#[cold]
-fn stale(one: &BlockUse) -> ResourceError {
-    ResourceError::UseAfterFree { generation: one.block.generation }
+/// The numbers of the bits that are set.
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+    std::iter::from_fn(move || {
+        let bit = word.trailing_zeros();
+        (bit < 64).then(|| {
+            word &= word - 1;
+            bit as usize
+        })
+    })
 }
 
 #[inline]
@@ -298,12 +309,4 @@ pub(crate) fn foreign_device(of_block: u32, ours: u32) -> ResourceError {
     ResourceError::Driver(
         format!("the block lives on device {of_block}, this resource serves device {ours}").into(),
     )
-}
-
-impl Holder {
-    /// A launch of the calling thread.
-    #[inline]
-    pub(crate) fn new(stream: StreamId, place: &'static std::panic::Location<'static>) -> Self {
-        Self { thread: ThreadToken::current(), stream, place }
-    }
 }

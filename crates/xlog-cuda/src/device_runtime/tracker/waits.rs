@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 
 use super::{
     UseTracker,
-    lane::{Lane, LaneView},
+    lane::Lane,
     point::{Frontier, Point},
     slot::Follows,
     trail::RecordedEvent,
@@ -32,9 +32,9 @@ impl UseTracker {
     pub(super) fn queue_waits(&self, lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
         let device = self.device();
         let raw = lane.raw(device)?;
-        let view = LaneView { lane, lanes: self.lanes() };
+        let view = self.view(lane);
         let mut submit = lane.submit();
-        let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
+        let mut candidates: SmallVec<[Candidate; 1]> = SmallVec::new();
         for &point in needed.points() {
             // Another thread may have queued the wait since the point was found.
             if view.follows(point) {
@@ -45,7 +45,9 @@ impl UseTracker {
                 None => self.settle(point)?,
             }
         }
-        drop_implied(&mut candidates);
+        if candidates.len() > 1 {
+            drop_implied(&mut candidates);
+        }
         for candidate in &candidates {
             // SAFETY: the event is held by the candidate, the stream by the tracker.
             device.note(unsafe { device.driver().wait_event(raw, candidate.event.raw) })?;
@@ -54,10 +56,16 @@ impl UseTracker {
         Ok(())
     }
 
+    #[inline]
     fn find_event(&self, point: Point) -> Option<Candidate> {
-        let mut clock = Clock::from_elem(0, self.lanes().len());
+        let mut clock = Clock::from_elem(0, self.lanes_used());
         let source = &self.lanes()[point.lane()];
         let found = source.trail().lock().find(point.tick(), &mut clock)?;
+        // Pruned since the caller looked: it is done, and what was found is a later event, which
+        // nothing may wait for in its place.
+        if found.tick != point.tick() && source.is_done(point) {
+            return None;
+        }
         Some(Candidate { point, tick: found.tick, event: found.event, clock })
     }
 
@@ -69,22 +77,20 @@ impl UseTracker {
         if source.is_done(point) {
             return Ok(());
         }
-        let Some(raw) = source.created_raw() else {
-            return Ok(());
-        };
+        let Some(raw) = source.created_raw() else { return Ok(()) };
         log::warn!("no event for tick {} of lane {}: waiting for it", point.tick(), point.lane());
-        // SAFETY: the stream lives as long as the tracker.
-        self.device().note(unsafe { self.device().driver().synchronize_stream(raw) })
+        self.synchronize_raw(raw)
     }
 }
 
 /// Drops every candidate that another one's event already follows.
-fn drop_implied(candidates: &mut SmallVec<[Candidate; 4]>) {
+fn drop_implied(candidates: &mut SmallVec<[Candidate; 1]>) {
     let mut index = 0;
     while index < candidates.len() {
         let point = candidates[index].point;
         let implied = candidates.iter().enumerate().any(|(other, candidate)| {
-            other != index && candidate.clock[point.lane()] >= point.tick()
+            other != index
+                && candidate.clock.get(point.lane()).is_some_and(|tick| *tick >= point.tick())
         });
         if implied {
             candidates.swap_remove(index);
