@@ -14,7 +14,7 @@ use super::{
 };
 use crate::Failure;
 
-/// Eight blocks, in the three patterns of [`super::pairs`].
+/// The three patterns of [`super::pairs`], with eight blocks, and with one to compare.
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let fresh = || {
         let driver = IdleDriver(HostDriver::new(0));
@@ -23,7 +23,9 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     };
     let idle = fresh();
     for touch in Touch::BOTH {
-        measure(&idle, "bookkeeping-single", &[StreamId::DEFAULT], touch, 8, report)?;
+        for blocks in [1, 8] {
+            measure(&idle, "bookkeeping-single", &[StreamId::DEFAULT], touch, blocks, report)?;
+        }
     }
     let idle = fresh();
     let streams = idle.streams(2)?;

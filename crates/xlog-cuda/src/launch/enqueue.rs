@@ -6,7 +6,7 @@ use xlog_driver::{DriverResult, RawStream};
 
 use crate::device_runtime::{
     BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
-    tracker::{Holder, Lane, OnConflict, RecordedEvent, Targets},
+    tracker::{Holder, Lane, Launch, OnConflict, RecordedEvent, Slots, TicketId},
 };
 
 /// One operation that is about to be enqueued, and what it touches.
@@ -24,32 +24,32 @@ impl<'e> Enqueue<'e> {
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        let mut targets = Targets::new();
-        let prepared = self.prepare(OnConflict::Wait, &mut targets)?;
+        let mut slots = Slots::new();
+        let prepared = self.prepare(OnConflict::Wait, &mut slots)?;
         let device = &self.runtime.device;
         let enqueued = prepared.lane.raw(device).and_then(|raw| device.note(operation(raw)));
         if let Err(error) = enqueued {
             // Nothing was enqueued: nothing is published.
-            self.runtime.tracker().release(&targets);
+            self.runtime.tracker().release(prepared.ticket);
             return Err(error);
         }
-        self.commit(prepared, &targets)
+        self.commit(prepared, &slots)
     }
 
     /// Claims the blocks and queues the waits. Until the answer is finished or dropped, nobody
     /// else plans against these blocks.
     pub(crate) fn start(self) -> ResourceResult<Started<'e>> {
-        let mut targets = Targets::new();
-        let prepared = self.prepare(OnConflict::Wait, &mut targets)?;
-        Ok(Started { enqueue: self, prepared, targets, enqueued: false, over: false })
+        let mut slots = Slots::new();
+        let prepared = self.prepare(OnConflict::Wait, &mut slots)?;
+        Ok(Started { enqueue: self, prepared, slots, enqueued: false, over: false })
     }
 
-    /// Claims the blocks into `targets` and queues the waits: all or none.
+    /// Claims the blocks, leaves them in `slots`, and queues the waits: all or none.
     #[inline]
     pub(super) fn prepare(
         &self,
         on_conflict: OnConflict,
-        targets: &mut Targets<'e>,
+        slots: &mut Slots<'e>,
     ) -> ResourceResult<Prepared<'e>> {
         let runtime = self.runtime;
         runtime.check()?;
@@ -57,10 +57,11 @@ impl<'e> Enqueue<'e> {
         let (uses, ordinal) = (self.uses, runtime.ordinal);
         match runtime.direct_tracker() {
             Some(tracker) => {
-                let lane = tracker.claim(uses, holder, ordinal, true, on_conflict, targets)?;
-                Ok(Prepared { lane, direct: true })
+                let (lane, ticket) =
+                    tracker.claim(uses, holder, ordinal, true, on_conflict, slots)?;
+                Ok(Prepared { lane, ticket, direct: true })
             }
-            None => self.prepare_through_stack(holder, on_conflict, targets),
+            None => self.prepare_through_stack(holder, on_conflict, slots),
         }
     }
 
@@ -70,7 +71,7 @@ impl<'e> Enqueue<'e> {
         &self,
         holder: Holder,
         on_conflict: OnConflict,
-        targets: &mut Targets<'e>,
+        slots: &mut Slots<'e>,
     ) -> ResourceResult<Prepared<'e>> {
         let (runtime, uses) = (self.runtime, self.uses);
         if !uses.is_empty() && !runtime.resource().supports_block_use_tracking() {
@@ -83,11 +84,12 @@ impl<'e> Enqueue<'e> {
         }
         let tracker = runtime.tracker();
         let known = known_uses(tracker, uses);
-        let lane = tracker.claim(&known, holder, runtime.ordinal, false, on_conflict, targets)?;
+        let (lane, ticket) =
+            tracker.claim(&known, holder, runtime.ordinal, false, on_conflict, slots)?;
         match runtime.resource().prepare_uses(uses, self.stream) {
-            Ok(()) => Ok(Prepared { lane, direct: false }),
+            Ok(()) => Ok(Prepared { lane, ticket, direct: false }),
             Err(error) => {
-                tracker.release(targets);
+                tracker.release(ticket);
                 Err(error)
             }
         }
@@ -95,22 +97,24 @@ impl<'e> Enqueue<'e> {
 
     /// Publishes the uses of work that is in flight, and gives up the claims.
     #[inline]
-    pub(super) fn commit(
-        &self,
-        prepared: Prepared<'_>,
-        targets: &Targets<'_>,
-    ) -> ResourceResult<()> {
+    pub(super) fn commit(&self, prepared: Prepared<'_>, slots: &Slots<'_>) -> ResourceResult<()> {
         let tracker = self.runtime.tracker();
-        if prepared.direct {
-            return tracker.finish_claimed(prepared.lane, targets);
+        let Prepared { lane, ticket, direct } = prepared;
+        if direct {
+            return tracker.finish_claimed(&Launch { uses: self.uses, slots, lane, ticket });
         }
         match self.runtime.resource().finish_uses(self.uses, self.stream) {
             Ok(()) => {
-                tracker.release(targets);
+                tracker.release(ticket);
                 Ok(())
             }
             // The stack did not record them; the tracker does, so that nothing goes unprotected.
-            Err(error) => tracker.finish_claimed(prepared.lane, targets).and(Err(error)),
+            Err(error) => {
+                let uses = &known_uses(tracker, self.uses);
+                let slots = &tracker.slots_of(uses);
+                let finished = tracker.finish_claimed(&Launch { uses, slots, lane, ticket });
+                finished.and(Err(error))
+            }
         }
     }
 }
@@ -120,6 +124,8 @@ impl<'e> Enqueue<'e> {
 pub(super) struct Prepared<'r> {
     /// The lane of its stream.
     pub(super) lane: &'r Lane,
+    /// Where its claims are written down.
+    pub(super) ticket: TicketId,
     /// Whether its uses go straight to the tracker.
     pub(super) direct: bool,
 }
@@ -129,7 +135,7 @@ pub(super) struct Prepared<'r> {
 pub(crate) struct Started<'e> {
     enqueue: Enqueue<'e>,
     prepared: Prepared<'e>,
-    targets: Targets<'e>,
+    slots: Slots<'e>,
     enqueued: bool,
     over: bool,
 }
@@ -157,9 +163,11 @@ impl Started<'_> {
         self.over = true;
         let tracker = self.enqueue.runtime.tracker();
         if self.prepared.direct {
-            return tracker.finish_with_event(self.prepared.lane, &self.targets);
+            let Prepared { lane, ticket, .. } = self.prepared;
+            let (uses, slots) = (self.enqueue.uses, &self.slots);
+            return tracker.finish_with_event(&Launch { uses, slots, lane, ticket });
         }
-        self.enqueue.commit(self.prepared, &self.targets)?;
+        self.enqueue.commit(self.prepared, &self.slots)?;
         self.event_so_far()
     }
 }
@@ -171,10 +179,10 @@ impl Drop for Started<'_> {
         }
         if !self.enqueued {
             // Nothing was enqueued: nothing is published.
-            self.enqueue.runtime.tracker().release(&self.targets);
+            self.enqueue.runtime.tracker().release(self.prepared.ticket);
             return;
         }
-        if let Err(error) = self.enqueue.commit(self.prepared, &self.targets) {
+        if let Err(error) = self.enqueue.commit(self.prepared, &self.slots) {
             log::error!("publishing the uses of an operation that failed half-way: {error}");
         }
     }

@@ -2,7 +2,6 @@
 
 use std::{
     fmt,
-    marker::PhantomData,
     panic::Location,
     sync::{
         Arc,
@@ -10,14 +9,11 @@ use std::{
     },
 };
 
-use super::{
-    Enqueue, Uses,
-    enqueue::{Prepared, known_uses},
-};
+use super::{Enqueue, Uses, enqueue::Prepared};
 use crate::{
     device_runtime::{
         Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, XlogDeviceRuntime,
-        tracker::{Holder, OnConflict, Targets},
+        tracker::{OnConflict, Slots, TicketId},
     },
     memory::{CudaColumn, SliceView, TrackedCudaSlice},
 };
@@ -77,15 +73,14 @@ pub struct LaunchRecorder {
     stream: StreamId,
     mode: RecorderMode,
     uses: Uses,
-    late: Uses,
+    /// Uses recorded after preflight; a mistake, so seldom there.
+    late: Option<Box<Uses>>,
     recorded: usize,
     skipped: usize,
     rejected: Option<String>,
     phase: Phase,
     recorded_late: bool,
     place: &'static Location<'static>,
-    /// Claims belong to the thread that took them, so a recorder stays on its thread.
-    on_thread: PhantomData<*const ()>,
 }
 
 enum Phase {
@@ -96,6 +91,7 @@ enum Phase {
     Claimed {
         runtime: Arc<RuntimeCore>,
         lane: usize,
+        ticket: TicketId,
         direct: bool,
     },
     Over,
@@ -122,14 +118,13 @@ impl LaunchRecorder {
             stream,
             mode,
             uses: Uses::default(),
-            late: Uses::default(),
+            late: None,
             recorded: 0,
             skipped: 0,
             rejected: None,
             phase: Phase::Recording,
             recorded_late: false,
             place: Location::caller(),
-            on_thread: PhantomData,
         }
     }
 
@@ -207,7 +202,9 @@ impl LaunchRecorder {
         match (one, self.mode) {
             (Some(one), _) => {
                 self.recorded += 1;
-                if late { self.late.add(one) } else { self.uses.add(one) }
+                let uses =
+                    if late { &mut **self.late.get_or_insert_default() } else { &mut self.uses };
+                uses.add(one);
             }
             (None, RecorderMode::Permissive) => self.skipped += 1,
             (None, RecorderMode::Strict) => {
@@ -218,7 +215,7 @@ impl LaunchRecorder {
     }
 
     fn is_empty(&self) -> bool {
-        self.uses.is_empty() && self.late.is_empty() && self.rejected.is_none()
+        self.uses.is_empty() && self.late.is_none() && self.rejected.is_none()
     }
 
     /// Claims every block and queues every wait on the stream. On failure no work may be enqueued,
@@ -243,15 +240,14 @@ impl LaunchRecorder {
             self.phase = Phase::Empty;
             return Ok(());
         }
-        let (lane, direct) = {
-            let mut targets = Targets::new();
-            let prepared =
-                self.as_enqueue(runtime.core()).prepare(OnConflict::Refuse, &mut targets);
-            let Prepared { lane, direct } = prepared.map_err(as_preflight_refusal)?;
-            (lane.index(), direct)
+        let (lane, ticket, direct) = {
+            let mut slots = Slots::new();
+            let prepared = self.as_enqueue(runtime.core()).prepare(OnConflict::Refuse, &mut slots);
+            let Prepared { lane, ticket, direct } = prepared.map_err(as_preflight_refusal)?;
+            (lane.index(), ticket, direct)
         };
         let runtime = Arc::clone(runtime.core());
-        self.phase = Phase::Claimed { runtime, lane, direct };
+        self.phase = Phase::Claimed { runtime, lane, ticket, direct };
         Ok(())
     }
 
@@ -261,9 +257,9 @@ impl LaunchRecorder {
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
         let answer = match phase {
-            Phase::Claimed { runtime: mine, lane, direct } => {
+            Phase::Claimed { runtime: mine, lane, ticket, direct } => {
                 let other = !Arc::ptr_eq(&mine, runtime.core());
-                let committed = self.commit_claimed(&mine, lane, direct);
+                let committed = self.commit_claimed(&mine, lane, ticket, direct);
                 if other {
                     committed.and(Err(ResourceError::StreamMisuse(
                         "the recorder was preflighted on another runtime; its uses were \
@@ -289,7 +285,7 @@ impl LaunchRecorder {
             }
         };
         if self.recorded_late {
-            self.publish_unprepared(runtime.core(), &self.late);
+            self.publish_late(runtime.core());
             return Err(self.late_refusal());
         }
         match &self.rejected {
@@ -307,17 +303,18 @@ impl LaunchRecorder {
         &self,
         runtime: &RuntimeCore,
         lane: usize,
+        ticket: TicketId,
         direct: bool,
     ) -> ResourceResult<()> {
         let tracker = runtime.tracker();
-        let holder = Holder::new(self.stream, self.place);
-        let targets = if direct {
-            tracker.claimed_targets(&self.uses, holder)
-        } else {
-            tracker.claimed_targets(&known_uses(tracker, &self.uses), holder)
-        };
-        let prepared = Prepared { lane: &tracker.lanes()[lane], direct };
-        self.as_enqueue(runtime).commit(prepared, &targets)
+        let prepared = Prepared { lane: &tracker.lanes()[lane], ticket, direct };
+        self.as_enqueue(runtime).commit(prepared, &tracker.slots_of(&self.uses))
+    }
+
+    fn publish_late(&self, runtime: &RuntimeCore) {
+        if let Some(late) = &self.late {
+            self.publish_unprepared(runtime, late);
+        }
     }
 
     /// Records uses that nothing was queued for, so that at least later work waits for them.
@@ -348,13 +345,13 @@ impl Drop for LaunchRecorder {
         }
         DROPPED.fetch_add(1, Ordering::Relaxed);
         log::warn!("the recorder of {} was dropped without commit", self.place);
-        if let Phase::Claimed { runtime, lane, direct } = phase {
+        if let Phase::Claimed { runtime, lane, ticket, direct } = phase {
             runtime.tracker().count_dropped_recorder();
             // The work may have been enqueued: the runtime behaves as if it was.
-            if let Err(error) = self.commit_claimed(&runtime, lane, direct) {
+            if let Err(error) = self.commit_claimed(&runtime, lane, ticket, direct) {
                 log::error!("protecting the uses of a dropped recorder: {error}");
             }
-            self.publish_unprepared(&runtime, &self.late);
+            self.publish_late(&runtime);
         }
     }
 }

@@ -6,27 +6,41 @@ use crate::device_runtime::BlockUse;
 
 /// The uses of one launch: several of one block are one, of the strongest access.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Uses(SmallVec<[BlockUse; 8]>);
+pub(crate) struct Uses {
+    uses: SmallVec<[BlockUse; 8]>,
+    /// A bit for the generation of each use: one that is not set was never added.
+    seen: u64,
+}
 
 impl Uses {
     /// Adds a use, or strengthens the one there is. A block is its address, its generation and its
     /// device, never its address alone.
     #[inline]
     pub(crate) fn add(&mut self, one: BlockUse) {
-        // Generations are distinct process-wide: most blocks differ in the first comparison.
-        let same = self.0.iter_mut().find(|other| {
+        let bit = 1 << (one.block.generation.0 % 64);
+        if self.seen & bit != 0 && self.strengthen(one) {
+            return;
+        }
+        self.seen |= bit;
+        self.uses.push(one);
+    }
+
+    #[inline(never)]
+    fn strengthen(&mut self, one: BlockUse) -> bool {
+        let same = self.uses.iter_mut().find(|other| {
             other.block.generation == one.block.generation
                 && other.block.ptr == one.block.ptr
                 && other.block.device_ordinal == one.block.device_ordinal
         });
-        match same {
-            Some(other) => other.access = other.access.and(one.access),
-            None => self.0.push(one),
+        if let Some(other) = same {
+            other.access = other.access.and(one.access);
+            return true;
         }
+        false
     }
 
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.uses.is_empty()
     }
 }
 
@@ -35,7 +49,7 @@ impl std::ops::Deref for Uses {
 
     #[inline]
     fn deref(&self) -> &[BlockUse] {
-        &self.0
+        &self.uses
     }
 }
 

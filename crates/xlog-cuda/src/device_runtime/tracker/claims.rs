@@ -20,7 +20,9 @@ use xlog_core::Access;
 
 use super::{
     UseTracker,
-    desk::{Claims, Desk, DeskId, Held},
+    desk::{Desk, DeskId, Ticket},
+    lane::LaneView,
+    point::Frontier,
     slot::{Slot, Word, pause},
 };
 use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
@@ -41,6 +43,13 @@ impl Holder {
     }
 }
 
+/// Where a launch's claims are written down: a desk, and a ticket on it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TicketId {
+    desk: DeskId,
+    number: u32,
+}
+
 /// What to do when another launch holds a claim that conflicts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OnConflict {
@@ -58,180 +67,160 @@ enum Stop {
     Held(usize, Holder),
 }
 
-/// One block of a launch: where its state is kept, and this thread's claims on it.
-pub(crate) struct Target<'t> {
-    pub(super) number: u32,
-    pub(super) access: Access,
-    progress: Progress,
-    pub(super) slot: &'t Slot,
-    pub(super) cell: &'t Claims,
+/// What a launch must follow, as it is found out block by block. A pass that has to be repeated
+/// only finds the same points again.
+pub(super) struct Plan<'p> {
+    pub(super) view: LaneView<'p>,
+    pub(super) needed: &'p mut Frontier,
 }
 
-/// How far the claim on a block has come.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Progress {
-    None,
-    Announced,
-    Granted,
-}
-
-/// The blocks of a launch, each found once.
-pub(crate) type Targets<'t> = SmallVec<[Target<'t>; 8]>;
+/// The state of each block of a launch, in the order of its uses, each found once.
+pub(crate) type Slots<'t> = SmallVec<[&'t Slot; 8]>;
 
 impl UseTracker {
-    /// Claims every block of a launch, all or none, and shows each to `granted`.
+    /// Claims every block of a launch, all or none, and has `plan` gather what each must follow.
     #[inline]
     pub(super) fn claim_all<'t>(
         &'t self,
         uses: &[BlockUse],
         holder: Holder,
         on_conflict: OnConflict,
-        targets: &mut Targets<'t>,
-        mut granted: impl FnMut(&Target<'t>),
-    ) -> ResourceResult<()> {
-        while let Err(stop) = self.try_claim_all(uses, holder, targets, &mut granted) {
-            undo(targets);
-            targets.clear();
+        slots: &mut Slots<'t>,
+        mut plan: Option<Plan<'_>>,
+    ) -> ResourceResult<TicketId> {
+        let desk = self.desk(holder.desk);
+        let (number, ticket) =
+            desk.idle_ticket().ok_or("no room for another launch of this thread")?;
+        // A launch of this thread's own that is not committed is asked about block by block.
+        let alone = desk.is_alone(number);
+        while let Err(stop) =
+            self.try_claim_all(uses, (holder, alone), (desk, ticket), slots, &mut plan)
+        {
+            ticket.close();
+            slots.clear();
             self.after_release();
             self.meet(uses, &stop, holder, on_conflict)?;
         }
-        Ok(())
+        Ok(TicketId { desk: holder.desk, number })
     }
 
     #[inline]
     fn try_claim_all<'t>(
         &'t self,
         uses: &[BlockUse],
-        holder: Holder,
-        targets: &mut Targets<'t>,
-        granted: &mut impl FnMut(&Target<'t>),
+        (holder, alone): (Holder, bool),
+        (desk, ticket): (&Desk, &Ticket),
+        slots: &mut Slots<'t>,
+        plan: &mut Option<Plan<'_>>,
     ) -> Result<(), Stop> {
-        let desk = self.desk(holder.desk);
         let mut ask = false;
+        ticket.open(holder.stream, holder.place);
         for (index, one) in uses.iter().enumerate() {
-            let number = one.slot.0;
-            let found = self.slots.get(number).zip(desk.cells.grow(number));
-            let Some((slot, cell)) = found else { return Err(Stop::Stale(index)) };
+            let Some(slot) = self.slots.get(one.slot.0) else { return Err(Stop::Stale(index)) };
             if !slot.owns(one.block.ptr, one.block.generation) {
                 return Err(Stop::Stale(index));
             }
-            if cell.conflicts(one.access) {
-                return Err(Stop::Held(index, cell.holder(holder.desk)));
+            let allowed = alone && slot.allows(one.access, holder.desk);
+            ask |= !allowed;
+            let claim = allowed.then_some((one.slot.0, one.access));
+            if !ticket.announce(index, claim) {
+                return Err(Stop::Stale(index));
             }
-            let mut progress = Progress::None;
-            if slot.allows(one.access, holder.desk) {
-                cell.announce(holder);
-                progress = Progress::Announced;
-            } else {
-                ask = true;
-            }
-            targets.push(Target { number, access: one.access, progress, slot, cell });
+            slots.push(slot);
         }
         // Between every announcement above and every second look below; see `slot`.
         desk.fence();
-        for (target, one) in targets.iter_mut().zip(uses) {
-            if target.progress == Progress::Announced {
-                if target.slot.allows(target.access, holder.desk)
-                    && target.slot.is_generation(one.block.generation)
-                {
-                    target.cell.grant(target.access);
-                    target.progress = Progress::Granted;
-                    granted(target);
-                } else {
-                    target.cell.withdraw();
-                    target.progress = Progress::None;
-                    ask = true;
-                }
+        if ask {
+            return self.claim_asking(uses, (holder, alone), ticket, slots, plan);
+        }
+        for (index, (one, slot)) in uses.iter().zip(&*slots).enumerate() {
+            if !(slot.allows(one.access, holder.desk) && slot.is_generation(one.block.generation)) {
+                ticket.withdraw(index);
+                return self.claim_asking(uses, (holder, alone), ticket, slots, plan);
+            }
+            // Announced and allowed: nobody changes the block's state any more.
+            if let Some(plan) = plan {
+                self.gather(one.slot.0, slot, one.access, &plan.view, plan.needed);
             }
         }
-        if ask { self.ask_for_rest(uses, targets, holder, granted) } else { Ok(()) }
+        ticket.grant();
+        Ok(())
     }
 
-    /// Claims, one by one, the blocks whose words did not allow it.
+    /// Claims blocks some of whose words do not allow it: those are locked and asked about.
     #[cold]
-    fn ask_for_rest<'t>(
+    fn claim_asking<'t>(
         &'t self,
         uses: &[BlockUse],
-        targets: &mut Targets<'t>,
-        holder: Holder,
-        granted: &mut impl FnMut(&Target<'t>),
+        (holder, alone): (Holder, bool),
+        ticket: &Ticket,
+        slots: &Slots<'t>,
+        plan: &mut Option<Plan<'_>>,
     ) -> Result<(), Stop> {
-        for (index, (target, one)) in targets.iter_mut().zip(uses).enumerate() {
-            if target.progress == Progress::None {
-                self.ask_for(target, one, holder).map_err(|held_by| match held_by {
-                    Some(holder) => Stop::Held(index, holder),
-                    None => Stop::Stale(index),
-                })?;
-                target.progress = Progress::Granted;
-                granted(target);
+        let mut to_ask: SmallVec<[usize; 8]> = SmallVec::new();
+        for (index, (one, slot)) in uses.iter().zip(slots).enumerate() {
+            let allowed = alone
+                && slot.allows(one.access, holder.desk)
+                && slot.is_generation(one.block.generation);
+            if !allowed {
+                ticket.withdraw(index);
+                to_ask.push(index);
+            }
+        }
+        // What was allowed counts from here on; nobody has to wait while the rest is asked for.
+        ticket.grant();
+        for index in to_ask {
+            self.ask_for(index, &uses[index], slots[index], holder, ticket)?;
+        }
+        if let Some(plan) = plan {
+            for (one, slot) in uses.iter().zip(slots) {
+                self.gather(one.slot.0, slot, one.access, &plan.view, plan.needed);
             }
         }
         Ok(())
     }
 
-    /// Claims a block with its word locked; otherwise who holds it, or nobody if it is gone.
+    /// Claims a block with its word locked.
     fn ask_for(
         &self,
-        target: &Target<'_>,
+        index: usize,
         one: &BlockUse,
+        slot: &Slot,
         holder: Holder,
-    ) -> Result<(), Option<Holder>> {
-        let (slot, access) = (target.slot, target.access);
+        ticket: &Ticket,
+    ) -> Result<(), Stop> {
         let word = slot.lock();
         if matches!(word, Word::Retired | Word::Vacant)
             || !slot.owns(one.block.ptr, one.block.generation)
         {
             slot.unlock(word);
-            return Err(None);
+            return Err(Stop::Stale(index));
         }
-        if let Some(held_by) = self.held_against(target.number, access, Some(holder.desk)) {
+        if let Some(held_by) = self.held_against(one.slot.0, one.access, Some(ticket)) {
             slot.unlock(Word::Slow);
-            return Err(Some(held_by));
+            return Err(Stop::Held(index, held_by));
         }
-        target.cell.announce(holder);
-        target.cell.grant(access);
-        slot.unlock(if access.writes() { Word::Biased(holder.desk) } else { Word::Shared });
+        ticket.announce_again(index, one.slot.0, one.access);
+        let writes = one.access.writes();
+        slot.unlock(if writes { Word::Biased(holder.desk) } else { Word::Shared });
         Ok(())
     }
 
-    /// The blocks of a launch that holds claims on them.
-    #[inline]
-    pub(crate) fn claimed_targets(&self, uses: &[BlockUse], holder: Holder) -> Targets<'_> {
-        let desk = self.desk(holder.desk);
-        let found = uses.iter().filter_map(|one| {
-            let (number, access, progress) = (one.slot.0, one.access, Progress::Granted);
-            let (slot, cell) = self.slots.get(number).zip(desk.cells.get(number))?;
-            Some(Target { number, access, progress, slot, cell })
-        });
-        found.collect()
+    /// A launch, other than the one of `mine`, whose claim on a slot stands in the way of `access`.
+    /// The slot's word is locked or retired, so no new one can come.
+    fn held_against(&self, slot: u32, access: Access, mine: Option<&Ticket>) -> Option<Holder> {
+        self.tickets()
+            .filter(|(_, ticket)| mine.is_none_or(|mine| !std::ptr::eq(*ticket, mine)))
+            .find(|(_, ticket)| ticket.stands_against(slot, access))
+            .map(|(desk, ticket)| ticket.holder(desk))
     }
 
-    /// A claim on a slot that stands in the way of `access`, on any desk but `except`. The slot's
-    /// word is locked, so no new one can come.
-    fn held_against(&self, slot: u32, access: Access, except: Option<DeskId>) -> Option<Holder> {
-        self.desks_for(slot).filter(|(desk, _)| Some(*desk) != except).find_map(|(desk, cell)| {
-            let mut looks = 0;
-            loop {
-                match cell.held() {
-                    Held::Nothing => return None,
-                    Held::Reads if !access.writes() => return None,
-                    Held::Reads | Held::Write => return Some(cell.holder(desk)),
-                    // Its owner finds the word locked and takes it back, or has granted it
-                    // already: either way without waiting for anybody.
-                    Held::Undecided => {
-                        looks += 1;
-                        pause(looks);
-                    }
-                }
-            }
-        })
-    }
-
-    /// The cell for `slot` on every desk that ever claimed it or a neighbour.
-    fn desks_for(&self, slot: u32) -> impl Iterator<Item = (DeskId, &Claims)> {
+    /// Every ticket of every desk.
+    fn tickets(&self) -> impl Iterator<Item = (DeskId, &Ticket)> {
         let desks = self.desks_used.load(Ordering::SeqCst);
         (0..desks)
-            .filter_map(move |desk| Some((DeskId(desk), self.desks.get(desk)?.cells.get(slot)?)))
+            .filter_map(|desk| Some((DeskId(desk), self.desks.get(desk)?)))
+            .flat_map(|(id, desk)| desk.tickets().map(move |ticket| (id, ticket)))
     }
 
     /// Whether anybody holds a claim on a slot whose word is locked or retired.
@@ -239,17 +228,9 @@ impl UseTracker {
         self.held_against(slot, Access::Write, None).is_some()
     }
 
-    /// The streams of launches that hold claims, for a pool that wants to let one go.
+    /// Whether a launch on `stream` is between its preflight and its commit.
     pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
-        let desks = self.desks_used.load(Ordering::SeqCst);
-        (0..desks).filter_map(|desk| Some((DeskId(desk), self.desks.get(desk)?))).any(
-            |(desk, cells)| {
-                cells
-                    .cells
-                    .iter()
-                    .any(|cell| cell.held() != Held::Nothing && cell.holder(desk).stream == stream)
-            },
-        )
+        self.tickets().any(|(_, ticket)| ticket.is_on(stream))
     }
 
     /// The desk of a thread, made when it first launches.
@@ -265,22 +246,27 @@ impl UseTracker {
     fn make_desk(&self, id: DeskId) -> &Desk {
         static OVERFLOW: std::sync::LazyLock<Desk> = std::sync::LazyLock::new(Desk::default);
         self.desks_used.fetch_max(id.0.saturating_add(1), Ordering::SeqCst);
-        // Past four billion threads at once there is no machine.
+        // Past a hundred million threads at once there is no machine.
         self.desks.grow(id.0).unwrap_or(&OVERFLOW)
+    }
+
+    /// The state of each block of a launch that holds claims on them.
+    pub(crate) fn slots_of(&self, uses: &[BlockUse]) -> Slots<'_> {
+        uses.iter().filter_map(|one| self.slots.get(one.slot.0)).collect()
     }
 
     /// Gives up every claim of a launch.
     #[inline]
-    pub(crate) fn release(&self, targets: &Targets<'_>) {
-        for target in targets {
-            target.cell.release(target.access);
+    pub(crate) fn release(&self, ticket: TicketId) {
+        if let Some(ticket) = self.desks.get(ticket.desk.0).and_then(|d| d.ticket(ticket.number)) {
+            ticket.close();
         }
         self.after_release();
     }
 
     /// Lets those go on who wait for claims: other launches, and frees.
     #[inline]
-    pub(super) fn after_release(&self) {
+    fn after_release(&self) {
         if self.claim_waiters.sleepers.load(Ordering::Relaxed) > 0 {
             self.claim_waiters.wake();
         }
@@ -313,11 +299,11 @@ impl UseTracker {
         if held_by.desk == mine.desk {
             return refusal(own_thread);
         }
-        match self.claim_waiters.wait(mine.desk, one.slot.0, |slot| {
-            let held =
-                |(desk, cell): (DeskId, &Claims)| (cell.held() != Held::Nothing).then_some(desk);
-            self.desks_for(slot).filter_map(held).collect()
-        }) {
+        let end = self.claim_waiters.wait(mine.desk, (one.slot.0, one.access), |slot, access| {
+            let holds = |(_, ticket): &(DeskId, &Ticket)| ticket.stands_against(slot, access);
+            self.tickets().filter(holds).map(|(desk, _)| desk).collect()
+        });
+        match end {
             WaitEnd::TryAgain => Ok(()),
             WaitEnd::OwnThread => refusal(own_thread),
             WaitEnd::Circle => refusal(
@@ -346,17 +332,6 @@ impl UseTracker {
     }
 }
 
-/// Takes back what was announced, and gives up what was granted.
-fn undo(targets: &mut Targets<'_>) {
-    for target in targets {
-        match target.progress {
-            Progress::None => {}
-            Progress::Announced => target.cell.withdraw(),
-            Progress::Granted => target.cell.release(target.access),
-        }
-    }
-}
-
 /// The refusal of a claim, naming both places.
 fn refusal(one: &BlockUse, held_by: Holder, mine: Holder, why: &str) -> ResourceError {
     ResourceError::StreamMisuse(format!(
@@ -381,7 +356,7 @@ pub(super) fn stale(one: &BlockUse) -> ResourceError {
 #[derive(Debug, Default)]
 pub(crate) struct ClaimWaiters {
     sleepers: AtomicUsize,
-    waiting: Mutex<HashMap<DeskId, u32>>,
+    waiting: Mutex<HashMap<DeskId, (u32, Access)>>,
     released: Condvar,
 }
 
@@ -404,16 +379,21 @@ const LOOKS: u32 = 100;
 const LONGEST_SLEEP: Duration = Duration::from_micros(500);
 
 impl ClaimWaiters {
-    /// Waits until a claim on `slot` is given up. `holders` lists who holds claims on a slot.
-    fn wait(&self, desk: DeskId, slot: u32, holders: impl Fn(u32) -> Vec<DeskId>) -> WaitEnd {
+    /// Waits until a claim on a slot is given up. `holders` lists who stands in the way there.
+    fn wait(
+        &self,
+        desk: DeskId,
+        wanted: (u32, Access),
+        holders: impl Fn(u32, Access) -> Vec<DeskId>,
+    ) -> WaitEnd {
         for look in 1..LOOKS {
-            if holders(slot).is_empty() {
+            if holders(wanted.0, wanted.1).is_empty() {
                 return WaitEnd::TryAgain;
             }
             pause(look);
         }
         let mut waiting = self.waiting.lock();
-        let mut reached = holders(slot);
+        let mut reached = holders(wanted.0, wanted.1);
         if reached.contains(&desk) {
             return WaitEnd::OwnThread;
         }
@@ -422,17 +402,17 @@ impl ClaimWaiters {
             if holder == desk {
                 return WaitEnd::Circle;
             }
-            let Some(&next) = waiting.get(&holder) else { continue };
-            for other in holders(next) {
+            let Some(&(slot, access)) = waiting.get(&holder) else { continue };
+            for other in holders(slot, access) {
                 if !reached.contains(&other) {
                     reached.push(other);
                     open.push(other);
                 }
             }
         }
-        waiting.insert(desk, slot);
+        waiting.insert(desk, wanted);
         self.sleepers.fetch_add(1, Ordering::SeqCst);
-        if !holders(slot).is_empty() {
+        if !holders(wanted.0, wanted.1).is_empty() {
             self.released.wait_for(&mut waiting, LONGEST_SLEEP);
         }
         self.sleepers.fetch_sub(1, Ordering::SeqCst);

@@ -1,11 +1,12 @@
 //! Where a thread says which blocks its launches are using right now.
 //!
-//! Every thread that launches has a desk, and on it a cell for each block: the claims this thread
-//! holds. Only the thread itself writes its cells, with plain stores, so claiming a block costs no
-//! atomic exchange; whoever must know all claims on a block reads the cell of every desk.
+//! Every thread that launches has a desk, and on it a ticket for each launch between its preflight
+//! and its commit: the blocks it claims, one word each. Only the launch's owner writes a ticket,
+//! with plain stores, so claiming a block costs no atomic exchange; whoever must know all claims on
+//! a block reads the tickets of every desk.
 
 use std::{
-    cell::Cell as ThreadCell,
+    cell::Cell,
     panic::Location,
     sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence, fence},
 };
@@ -13,7 +14,7 @@ use std::{
 use parking_lot::Mutex;
 use xlog_core::Access;
 
-use super::{chunked::Chunked, claims::Holder};
+use super::{chunked::Chunked, claims::Holder, slot::pause};
 use crate::device_runtime::StreamId;
 
 /// A number for each thread, small, and used again after the thread is gone.
@@ -35,7 +36,7 @@ impl DeskId {
     /// The calling thread's desk.
     #[inline]
     pub(crate) fn current() -> Self {
-        thread_local!(static CURRENT: ThreadCell<u32> = const { ThreadCell::new(u32::MAX) });
+        thread_local!(static CURRENT: Cell<u32> = const { Cell::new(u32::MAX) });
         let current = CURRENT.get();
         if current != u32::MAX {
             return Self(current);
@@ -47,7 +48,7 @@ impl DeskId {
 
     #[cold]
     fn sit_down() -> Self {
-        thread_local!(static OWN: ThreadCell<Option<OwnDesk>> = const { ThreadCell::new(None) });
+        thread_local!(static OWN: Cell<Option<OwnDesk>> = const { Cell::new(None) });
         let number = {
             let mut vacant = VACANT_DESKS.lock();
             vacant.0.pop().unwrap_or_else(|| {
@@ -61,112 +62,194 @@ impl DeskId {
     }
 }
 
-/// The claims of one thread on one block.
-#[derive(Default)]
-pub(crate) struct Claims {
-    /// How many read claims, and whether there is a write claim; see the constants.
-    state: AtomicU32,
+/// A place in a ticket that claims nothing.
+const NOTHING: u32 = u32::MAX;
+
+/// A ticket's phase is the low two bits of its word; the rest counts its launches.
+const IDLE: u32 = 0;
+const TENTATIVE: u32 = 1;
+const GRANTED: u32 = 2;
+const PHASE: u32 = 3;
+
+/// The claims of one launch.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    word: AtomicU32,
+    len: AtomicU32,
     stream: AtomicU32,
     place: AtomicPtr<Location<'static>>,
+    /// Slot numbers, shifted by one; the lowest bit says that it is written.
+    entries: Chunked<AtomicU32, 16>,
 }
 
-/// Announced, but not yet known to be granted: the owner is about to decide.
-const TENTATIVE: u32 = 1 << 31;
-/// A write claim.
-const WRITE: u32 = 1 << 30;
-
-/// What a cell says to another thread.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Held {
-    Nothing,
-    Reads,
-    Write,
-    /// Being decided; look again.
-    Undecided,
+impl Default for Ticket {
+    fn default() -> Self {
+        Self {
+            word: AtomicU32::new(IDLE),
+            len: AtomicU32::new(0),
+            stream: AtomicU32::new(0),
+            place: AtomicPtr::default(),
+            entries: Chunked::new(),
+        }
+    }
 }
 
-impl Claims {
-    #[inline]
-    fn load(&self) -> u32 {
-        self.state.load(Ordering::Acquire)
+#[inline]
+fn entry(slot: u32, access: Access) -> u32 {
+    slot << 1 | u32::from(access.writes())
+}
+
+impl Ticket {
+    fn is_idle(&self) -> bool {
+        self.word.load(Ordering::Acquire) & PHASE == IDLE
     }
 
-    /// What this cell holds, for another thread.
+    /// Begins a launch: what is announced from here on is undecided.
     #[inline]
-    pub(crate) fn held(&self) -> Held {
-        match self.load() {
-            0 => Held::Nothing,
-            state if state & TENTATIVE != 0 => Held::Undecided,
-            state if state & WRITE != 0 => Held::Write,
-            _ => Held::Reads,
+    pub(crate) fn open(&self, stream: StreamId, place: &'static Location<'static>) {
+        self.stream.store(stream.0, Ordering::Relaxed);
+        self.place.store(std::ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
+        self.len.store(0, Ordering::Relaxed);
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store((word & !PHASE).wrapping_add(PHASE + 1) | TENTATIVE, Ordering::Release);
+    }
+
+    /// Announces a claim, or leaves place `index` empty. False if there is no room for it.
+    #[inline]
+    pub(crate) fn announce(&self, index: usize, claim: Option<(u32, Access)>) -> bool {
+        let Some(place) = self.entries.grow(index as u32) else { return false };
+        let value = claim.map_or(NOTHING, |(slot, access)| entry(slot, access));
+        place.store(value, Ordering::Relaxed);
+        self.len.store(index as u32 + 1, Ordering::Release);
+        true
+    }
+
+    /// Takes the announcement at place `index` back.
+    #[inline]
+    pub(crate) fn withdraw(&self, index: usize) {
+        if let Some(place) = self.entries.get(index as u32) {
+            place.store(NOTHING, Ordering::Release);
         }
     }
 
-    /// Whether the owner's own claims stand in the way of another of its own.
-    #[inline]
-    pub(crate) fn conflicts(&self, access: Access) -> bool {
-        let state = self.state.load(Ordering::Relaxed);
-        state & WRITE != 0 || (access.writes() && state != 0)
+    /// Claims a block at place `index` of a granted ticket; the block's word is locked.
+    pub(crate) fn announce_again(&self, index: usize, slot: u32, access: Access) {
+        if let Some(place) = self.entries.get(index as u32) {
+            place.store(entry(slot, access), Ordering::Release);
+        }
     }
 
-    /// Announces a claim. Counts only once it is granted; the owner decides soon.
+    /// Makes everything announced count.
     #[inline]
-    pub(crate) fn announce(&self, holder: Holder) {
-        self.stream.store(holder.stream.0, Ordering::Relaxed);
-        self.place.store(std::ptr::from_ref(holder.place).cast_mut(), Ordering::Relaxed);
-        let state = self.state.load(Ordering::Relaxed);
-        self.state.store(state | TENTATIVE, Ordering::Release);
+    pub(crate) fn grant(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word & !PHASE | GRANTED, Ordering::Release);
     }
 
-    /// Makes an announced claim count.
+    /// Gives every claim up.
     #[inline]
-    pub(crate) fn grant(&self, access: Access) {
-        let state = self.state.load(Ordering::Relaxed) & !TENTATIVE;
-        self.state.store(with(state, access), Ordering::Release);
+    pub(crate) fn close(&self) {
+        let word = self.word.load(Ordering::Relaxed);
+        self.word.store(word & !PHASE, Ordering::Release);
     }
 
-    /// Takes an announcement back.
-    #[inline]
-    pub(crate) fn withdraw(&self) {
-        let state = self.state.load(Ordering::Relaxed);
-        self.state.store(state & !TENTATIVE, Ordering::Release);
+    /// Whether this ticket claims a slot so that `access` has to wait. An undecided ticket is
+    /// decided soon, without waiting for anybody: its owner finds a locked word and withdraws, or
+    /// was granted before.
+    pub(crate) fn stands_against(&self, slot: u32, access: Access) -> bool {
+        let mut looks = 0;
+        loop {
+            let word = self.word.load(Ordering::Acquire);
+            match word & PHASE {
+                IDLE => return false,
+                TENTATIVE => {
+                    looks += 1;
+                    pause(looks);
+                    continue;
+                }
+                _ => {}
+            }
+            let len = self.len.load(Ordering::Acquire);
+            let claims = (0..len).filter_map(|index| self.entries.get(index));
+            let found = claims.map(|claim| claim.load(Ordering::Acquire)).any(|claim| {
+                claim >> 1 == slot && claim != NOTHING && (claim & 1 == 1 || access.writes())
+            });
+            // Entries of a later launch may have been read: it decides for itself.
+            if !found || self.word.load(Ordering::Acquire) == word {
+                return found;
+            }
+        }
     }
 
-    /// Gives a granted claim up.
-    #[inline]
-    pub(crate) fn release(&self, access: Access) {
-        let state = self.state.load(Ordering::Relaxed);
-        let state = if access.writes() { state & !WRITE } else { state.saturating_sub(1) };
-        self.state.store(state, Ordering::Release);
+    /// Whether the ticket's launch is on `stream`, if it is one.
+    pub(crate) fn is_on(&self, stream: StreamId) -> bool {
+        !self.is_idle() && self.stream.load(Ordering::Relaxed) == stream.0
     }
 
-    /// The launch behind the claims, for messages: the latest one.
+    /// The launch behind the ticket, for messages.
     pub(crate) fn holder(&self, desk: DeskId) -> Holder {
         let place = self.place.load(Ordering::Relaxed).cast_const();
-        // SAFETY: only ever set from a `&'static Location`; null before the first claim.
+        // SAFETY: only ever set from a `&'static Location`; null before the first launch.
         let place = unsafe { place.as_ref() }.unwrap_or(Location::caller());
         Holder { desk, stream: StreamId(self.stream.load(Ordering::Relaxed)), place }
     }
 }
 
-fn with(state: u32, access: Access) -> u32 {
-    if access.writes() { state | WRITE } else { state + 1 }
-}
-
-/// One thread's claims on the blocks of one tracker.
+/// One thread's launches on one tracker.
 #[derive(Debug)]
 pub(crate) struct Desk {
-    pub(crate) cells: Chunked<Claims, 256>,
+    tickets: Chunked<Ticket, 4>,
+    /// Tickets ever used are below this.
+    used: AtomicU32,
     fence: AtomicU32,
 }
 
 impl Default for Desk {
     fn default() -> Self {
-        Self { cells: Chunked::new(), fence: AtomicU32::new(0) }
+        let (used, fence) = (AtomicU32::new(0), AtomicU32::new(0));
+        Self { tickets: Chunked::new(), used, fence }
     }
 }
 
 impl Desk {
+    /// A ticket no launch is using, and its number. Only the desk's own thread asks.
+    #[inline]
+    pub(crate) fn idle_ticket(&self) -> Option<(u32, &Ticket)> {
+        let used = self.used.load(Ordering::Relaxed);
+        for number in 0..used {
+            if let Some(ticket) = self.tickets.get(number)
+                && ticket.is_idle()
+            {
+                return Some((number, ticket));
+            }
+        }
+        let ticket = self.tickets.grow(used)?;
+        self.used.store(used + 1, Ordering::SeqCst);
+        Some((used, ticket))
+    }
+
+    /// Ticket `number`.
+    #[inline]
+    pub(crate) fn ticket(&self, number: u32) -> Option<&Ticket> {
+        self.tickets.get(number)
+    }
+
+    /// Every ticket ever used.
+    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
+        let used = self.used.load(Ordering::SeqCst);
+        (0..used).filter_map(|number| self.tickets.get(number))
+    }
+
+    /// Whether no launch but the one of ticket `number` is open here.
+    #[inline]
+    pub(crate) fn is_alone(&self, number: u32) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        used <= 1
+            || (0..used)
+                .filter(|other| *other != number)
+                .all(|other| self.tickets.get(other).is_none_or(Ticket::is_idle))
+    }
+
     /// A full fence: every store before it is visible to all before any load after it.
     #[inline]
     pub(crate) fn fence(&self) {
@@ -179,5 +262,40 @@ impl Desk {
         } else {
             fence(Ordering::SeqCst);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_granted_ticket_stands_against_what_conflicts_with_it() {
+        let ticket = Ticket::default();
+        assert!(!ticket.stands_against(3, Access::Write));
+        ticket.open(StreamId(7), Location::caller());
+        assert!(ticket.announce(0, Some((3, Access::Read))));
+        assert!(ticket.announce(1, None) && ticket.announce(2, Some((40, Access::ReadWrite))));
+        ticket.grant();
+        let against = |slot, access| ticket.stands_against(slot, access);
+        assert!(!against(3, Access::Read) && against(3, Access::Write));
+        assert!(against(40, Access::Read) && against(40, Access::Write));
+        assert!(!against(41, Access::Write) && !against(NOTHING >> 1, Access::Write));
+        ticket.withdraw(2);
+        assert!(!against(40, Access::Write));
+        assert!(ticket.is_on(StreamId(7)) && !ticket.is_on(StreamId(8)));
+        ticket.close();
+        assert!(!against(3, Access::Write) && !ticket.is_on(StreamId(7)));
+    }
+
+    #[test]
+    fn tickets_in_use_are_not_handed_out() {
+        let desk = Desk::default();
+        let (first, ticket) = desk.idle_ticket().expect("room");
+        ticket.open(StreamId(1), Location::caller());
+        let (second, _) = desk.idle_ticket().expect("room");
+        assert_ne!(first, second);
+        ticket.close();
+        assert_eq!(desk.idle_ticket().map(|(number, _)| number), Some(first));
     }
 }

@@ -66,7 +66,9 @@ pub(crate) struct Submit {
     /// Done, but somebody still holds them.
     held_events: Vec<Arc<RecordedEvent>>,
     next_probe: usize,
-    /// The clock changed since the last event.
+    /// The lane's clock, to be copied in one go.
+    clock: Vec<u64>,
+    /// It changed since the last event.
     joined: bool,
 }
 
@@ -82,7 +84,11 @@ impl Lane {
             completed: AtomicU64::new(0),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             reads: Chunked::new(),
-            submit: Mutex::new(Submit { next_probe: PROBE_AT, ..Submit::default() }),
+            submit: Mutex::new(Submit {
+                next_probe: PROBE_AT,
+                clock: vec![0; lanes],
+                ..Submit::default()
+            }),
             trail: TinyLock::new(Trail::new(lanes)),
             blocks: AtomicUsize::new(0),
             records: AtomicU64::new(0),
@@ -261,7 +267,7 @@ impl Lane {
         let length = {
             let mut trail = self.trail.lock();
             if std::mem::take(&mut submit.joined) {
-                trail.push_clock(self.clock.iter().map(|tick| tick.load(Ordering::Relaxed)));
+                trail.push_clock(&submit.clock);
             }
             trail.push(tick, event);
             trail.len()
@@ -276,15 +282,16 @@ impl Lane {
     /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
     /// that point followed. The wait has been queued, and `submit` is held.
     pub(crate) fn join(&self, submit: &mut Submit, source: usize, tick: u64, clock: &[u64]) {
-        let join = |mine: &AtomicU64, tick: u64| {
-            if mine.load(Ordering::Relaxed) < tick {
-                mine.store(tick, Ordering::Release);
+        let join = |submit: &mut Submit, lane: usize, tick: u64| {
+            if submit.clock[lane] < tick {
+                submit.clock[lane] = tick;
+                self.clock[lane].store(tick, Ordering::Release);
             }
         };
-        for (mine, tick) in self.clock.iter().zip(clock) {
-            join(mine, *tick);
+        for (lane, tick) in clock.iter().enumerate() {
+            join(submit, lane, *tick);
         }
-        join(&self.clock[source], tick);
+        join(submit, source, tick);
         submit.joined = true;
         bump(&self.waits);
     }

@@ -43,12 +43,12 @@ use self::{
     table::SlotTable,
 };
 pub(crate) use self::{
-    claims::{Holder, OnConflict, Targets},
+    claims::{Holder, OnConflict, Slots, TicketId},
     lane::Lane,
     point::{MAX_LANES, Point},
     slot::OnRelease,
     trail::RecordedEvent,
-    uses::foreign_device,
+    uses::{Launch, foreign_device},
 };
 use super::{
     BlockId, DeviceBlock, Generation, ResourceError, ResourceResult, StreamId, vocabulary::SlotHint,

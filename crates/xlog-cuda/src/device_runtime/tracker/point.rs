@@ -11,8 +11,8 @@ pub(crate) struct Point(u64);
 /// Ticks take the low 56 bits: a launch every nanosecond fills them in two years.
 const TICK_BITS: u32 = 56;
 
-/// The most lanes a tracker can have: a block's readers are the bits of one word.
-pub(crate) const MAX_LANES: usize = 64;
+/// The most lanes a tracker can have: a block's readers are bits of one word, and one is taken.
+pub(crate) const MAX_LANES: usize = 63;
 
 impl Point {
     pub(crate) fn new(lane: usize, tick: u64) -> Self {
@@ -60,6 +60,12 @@ impl Frontier {
         }
     }
 
+    /// Whether `point` was the last to be added.
+    #[inline]
+    pub(crate) fn ends_with(&self, point: Point) -> bool {
+        self.0.last() == Some(&point)
+    }
+
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
@@ -78,10 +84,10 @@ mod tests {
     fn a_frontier_keeps_the_latest_point_of_each_lane() {
         let mut frontier = Frontier::default();
         assert!(frontier.is_empty());
-        for (lane, tick) in [(2, 5), (0, 9), (2, 7), (2, 6), (63, 1)] {
+        for (lane, tick) in [(2, 5), (0, 9), (2, 7), (2, 6), (62, 1)] {
             frontier.add(Point::new(lane, tick));
         }
         let points: Vec<_> = frontier.points().iter().map(|p| (p.lane(), p.tick())).collect();
-        assert_eq!(points, [(2, 7), (0, 9), (63, 1)]);
+        assert_eq!(points, [(2, 7), (0, 9), (62, 1)]);
     }
 }

@@ -19,7 +19,7 @@
 //! So a program with one thread never exchanges an atomic for a block, and threads that read the
 //! same blocks write no memory the others read.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use parking_lot::Mutex;
 use xlog_core::Access;
@@ -85,12 +85,14 @@ pub(crate) struct Slot {
     ptr: AtomicU64,
     /// The last write of a claim's holder; written only under a write claim.
     last_write: AtomicU64,
-    /// Bit `l`: lane `l` has read the block since, under a claim, at the tick its table says.
+    /// Bit `l`: lane `l` has read the block since, under a claim, at the tick its table says. The
+    /// highest bit: there is something in `rest` that a use has to look at.
     readers: AtomicU64,
-    /// There is something in `rest` that a use has to look at.
-    crowded: AtomicBool,
     rest: Mutex<Rest>,
 }
+
+/// The bit of `Slot::readers` that is no lane.
+pub(crate) const CROWDED: u64 = 1 << 63;
 
 /// The uncommon part.
 #[derive(Default)]
@@ -122,7 +124,6 @@ impl Slot {
     /// Makes the slot a block's, born at `birth`, biased to the thread that allocates it.
     pub(crate) fn occupy(&self, generation: Generation, ptr: u64, birth: Point, rest: Rest) {
         *self.rest.lock() = rest;
-        self.crowded.store(false, Ordering::Relaxed);
         self.readers.store(0, Ordering::Relaxed);
         self.last_write.store(birth.pack(), Ordering::Relaxed);
         self.ptr.store(ptr, Ordering::Relaxed);
@@ -143,7 +144,7 @@ impl Slot {
     }
 
     /// Whether this is the block a handle names, freed meanwhile or not.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn owns(&self, ptr: u64, generation: Generation) -> bool {
         self.generation.load(Ordering::Acquire) == generation.0
             && self.ptr.load(Ordering::Relaxed) == ptr
@@ -198,7 +199,7 @@ impl Slot {
         self.last_write.store(point.pack(), Ordering::Release);
     }
 
-    /// The lanes that have read the block since its last write, as bits.
+    /// The lanes that have read the block since its last write, as bits, and [`CROWDED`].
     #[inline]
     pub(crate) fn readers(&self) -> u64 {
         self.readers.load(Ordering::Acquire)
@@ -220,20 +221,20 @@ impl Slot {
     /// Forgets every reading lane; under a write claim.
     #[inline]
     pub(crate) fn clear_readers(&self) {
-        self.readers.store(0, Ordering::Release);
-    }
-
-    #[inline]
-    pub(crate) fn is_crowded(&self) -> bool {
-        self.crowded.load(Ordering::Acquire)
+        self.readers.fetch_and(CROWDED, Ordering::AcqRel);
     }
 
     /// The uncommon part, to look at or to change.
     pub(crate) fn with_rest<R>(&self, f: impl FnOnce(&mut Rest) -> R) -> R {
         let mut rest = self.rest.lock();
         let answer = f(&mut rest);
-        let crowded = !rest.bare_reads.is_empty() || !rest.bare_writes.is_empty();
-        self.crowded.store(crowded, Ordering::Release);
+        if rest.bare_reads.is_empty() && rest.bare_writes.is_empty() {
+            if self.readers.load(Ordering::Relaxed) & CROWDED != 0 {
+                self.readers.fetch_and(!CROWDED, Ordering::AcqRel);
+            }
+        } else {
+            self.readers.fetch_or(CROWDED, Ordering::AcqRel);
+        }
         answer
     }
 }
@@ -259,10 +260,11 @@ pub(crate) trait Follows {
     /// queued, or because the device has long passed the point.
     fn follows(&self, point: Point) -> bool;
 
-    /// Adds `point` to `needed` unless it is followed already.
+    /// Adds `point` to `needed` unless it is followed already. Blocks that go together were often
+    /// written together, so the point added last is looked at first.
     #[inline]
     fn need(&self, point: Point, needed: &mut Frontier) {
-        if !self.follows(point) {
+        if !needed.ends_with(point) && !self.follows(point) {
             needed.add(point);
         }
     }

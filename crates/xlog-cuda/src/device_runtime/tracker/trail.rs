@@ -57,14 +57,14 @@ impl Trail {
     }
 
     /// From here on, events are recorded after this much of every lane.
-    pub(crate) fn push_clock(&mut self, clock: impl Iterator<Item = u64>) {
+    pub(crate) fn push_clock(&mut self, clock: &[u64]) {
         let current = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
         if self.entries.back().is_none_or(|entry| entry.clock < current) {
             // No event names the newest row: the new one takes its place.
             self.clocks.truncate(self.clocks.len() - self.lanes);
         }
-        self.clocks.extend(clock.take(self.lanes));
-        debug_assert!(self.clocks.len().is_multiple_of(self.lanes));
+        debug_assert_eq!(clock.len(), self.lanes);
+        self.clocks.extend(clock);
     }
 
     /// The first event at or after `tick`, with the clock it was recorded under.
@@ -125,11 +125,11 @@ mod tests {
     fn an_event_keeps_the_clock_of_its_record() {
         let mut trail = Trail::new(3);
         trail.push(1, event(10));
-        trail.push_clock([0, 5, 0].into_iter());
-        trail.push_clock([0, 6, 0].into_iter());
+        trail.push_clock(&[0, 5, 0]);
+        trail.push_clock(&[0, 6, 0]);
         trail.push(2, event(20));
         trail.push(4, event(40));
-        trail.push_clock([0, 6, 8].into_iter());
+        trail.push_clock(&[0, 6, 8]);
         assert_eq!(look(&trail, 1), Some((1, 10, vec![0, 0, 0])));
         assert_eq!(look(&trail, 2), Some((2, 20, vec![0, 6, 0])));
         assert_eq!(look(&trail, 3), Some((4, 40, vec![0, 6, 0])), "the first one after it");
@@ -143,7 +143,7 @@ mod tests {
         let mut trail = Trail::new(3);
         for tick in 1..=100 {
             trail.push(tick, event(tick));
-            trail.push_clock([tick, 0, 0].into_iter());
+            trail.push_clock(&[tick, 0, 0]);
         }
         let mut recycled = Vec::new();
         trail.prune(60, &mut recycled);
@@ -152,7 +152,7 @@ mod tests {
         assert_eq!(look(&trail, 90), Some((90, 90, vec![89, 0, 0])));
         trail.prune(100, &mut recycled);
         assert_eq!((trail.len(), trail.clocks.len()), (0, 3), "one clock stays: the current one");
-        trail.push_clock([100, 7, 0].into_iter());
+        trail.push_clock(&[100, 7, 0]);
         trail.push(101, event(101));
         assert_eq!(look(&trail, 101), Some((101, 101, vec![100, 7, 0])));
     }

@@ -4,12 +4,20 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Frontier, Holder, Lane, OnConflict, Point, UseTracker,
-    claims::{Targets, stale},
+    claims::{Plan, Slots, TicketId, stale},
     lane::LaneView,
-    slot::{Follows, Slot, keep_latest},
+    slot::{CROWDED, Follows, Slot, keep_latest},
     trail::RecordedEvent,
 };
 use crate::device_runtime::{Access, BlockUse, ResourceError, ResourceResult, StreamId};
+
+/// A launch between its waits and its record: what it claims, and where that is kept.
+pub(crate) struct Launch<'l> {
+    pub(crate) uses: &'l [BlockUse],
+    pub(crate) slots: &'l [&'l Slot],
+    pub(crate) lane: &'l Lane,
+    pub(crate) ticket: TicketId,
+}
 
 impl UseTracker {
     /// Queues, on `stream`, the waits every use needs. Holds no claim.
@@ -30,8 +38,8 @@ impl UseTracker {
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
 
-    /// Claims every block of a launch into `targets` and, if `plan` says so, queues the waits it
-    /// needs: all or none. Answers the lane of the launch.
+    /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
+    /// none. Answers the lane of the launch and its ticket, and leaves its blocks in `slots`.
     #[inline]
     pub(crate) fn claim<'t>(
         &'t self,
@@ -40,35 +48,30 @@ impl UseTracker {
         ordinal: u32,
         plan: bool,
         on_conflict: OnConflict,
-        targets: &mut Targets<'t>,
-    ) -> ResourceResult<&'t Lane> {
+        slots: &mut Slots<'t>,
+    ) -> ResourceResult<(&'t Lane, TicketId)> {
         check_device(uses, ordinal)?;
         let lane = self.enter(holder.stream)?;
-        let view = self.view(lane);
-        // A pass that had to be repeated only adds points again.
         let mut needed = Frontier::default();
-        self.claim_all(uses, holder, on_conflict, targets, |target| {
-            if plan {
-                self.gather(target.number, target.slot, target.access, &view, &mut needed);
-            }
-        })?;
+        let plan = plan.then_some(Plan { view: self.view(lane), needed: &mut needed });
+        let ticket = self.claim_all(uses, holder, on_conflict, slots, plan)?;
         // The claims came after the first look: a release that missed them is seen by this one.
         if lane.stream() != Some(holder.stream) {
-            self.release(targets);
+            self.release(ticket);
             return Err(super::unknown_stream(holder.stream));
         }
         if !needed.is_empty()
             && let Err(error) = self.queue_waits(lane, &needed)
         {
-            self.release(targets);
+            self.release(ticket);
             return Err(error);
         }
-        Ok(lane)
+        Ok((lane, ticket))
     }
 
     /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
     #[inline(always)]
-    fn gather(
+    pub(super) fn gather(
         &self,
         number: u32,
         slot: &Slot,
@@ -77,12 +80,27 @@ impl UseTracker {
         needed: &mut Frontier,
     ) {
         view.need(slot.last_write(), needed);
+        let readers = slot.readers() & if access.writes() { u64::MAX } else { CROWDED };
+        if readers != 0 {
+            self.gather_readers(number, slot, (readers, access), view, needed);
+        }
+    }
+
+    #[inline(never)]
+    fn gather_readers(
+        &self,
+        number: u32,
+        slot: &Slot,
+        (readers, access): (u64, Access),
+        view: &LaneView<'_>,
+        needed: &mut Frontier,
+    ) {
         if access.writes() {
-            for lane in bits(slot.readers()) {
+            for lane in bits(readers & !CROWDED) {
                 view.need(self.lanes[lane].read_of(number), needed);
             }
         }
-        if slot.is_crowded() {
+        if readers & CROWDED != 0 {
             slot.with_rest(|rest| {
                 let reads: &[Point] = if access.writes() { &rest.bare_reads } else { &[] };
                 rest.bare_writes.iter().chain(reads).for_each(|point| view.need(*point, needed));
@@ -95,58 +113,50 @@ impl UseTracker {
     /// Work is in flight by now, so failing to record it is not the end: the stream is
     /// synchronised instead, and if even that fails the blocks are never reused.
     #[inline]
-    pub(crate) fn finish_claimed(&self, lane: &Lane, targets: &Targets<'_>) -> ResourceResult<()> {
+    pub(crate) fn finish_claimed(&self, launch: &Launch<'_>) -> ResourceResult<()> {
         let marked = self.device.check_alive().and_then(|()| {
-            self.mark(lane, |point, alone| self.publish(lane, targets, point, alone))
+            self.mark(launch.lane, |point, alone| self.publish(launch, point, alone))
         });
-        self.after_marking(marked, lane, targets)
+        if marked.is_err() {
+            self.protect(launch.slots.iter().copied(), launch.lane);
+        }
+        self.release(launch.ticket);
+        marked
     }
 
     /// The same, with an event in any case, and a hold on it.
     pub(crate) fn finish_with_event(
         &self,
-        lane: &Lane,
-        targets: &Targets<'_>,
+        launch: &Launch<'_>,
     ) -> ResourceResult<Arc<RecordedEvent>> {
         let marked = self.device.check_alive().and_then(|()| {
-            lane.record_and_hold(&self.device, |point| self.publish(lane, targets, point, false))
+            let publish = |point| self.publish(launch, point, false);
+            launch.lane.record_and_hold(&self.device, publish)
         });
-        self.after_marking(marked, lane, targets)
-    }
-
-    /// Lets others go on; uses that could not be recorded are waited for first.
-    #[inline]
-    fn after_marking<R>(
-        &self,
-        marked: ResourceResult<R>,
-        lane: &Lane,
-        targets: &Targets<'_>,
-    ) -> ResourceResult<R> {
         if marked.is_err() {
-            self.protect(targets.iter().map(|target| target.slot), lane);
-            self.release(targets);
-        } else {
-            self.after_release();
+            self.protect(launch.slots.iter().copied(), launch.lane);
         }
+        self.release(launch.ticket);
         marked
     }
 
-    /// Publishes claimed uses that `point` stands for, and gives up the claims. Unless `alone`, the
-    /// lane's submit lock is held, and points of this lane come in order.
+    /// Publishes claimed uses that `point` stands for. Unless `alone`, the lane's submit lock is
+    /// held, and points of this lane come in order.
     #[inline]
-    fn publish(&self, lane: &Lane, targets: &Targets<'_>, point: Point, alone: bool) {
-        for target in targets {
-            let slot = target.slot;
-            if target.access.writes() {
+    fn publish(&self, launch: &Launch<'_>, point: Point, alone: bool) {
+        let lane = launch.lane;
+        for (one, slot) in launch.uses.iter().zip(launch.slots) {
+            if one.access.writes() {
                 slot.set_last_write(point);
-                if slot.readers() != 0 {
+                let readers = slot.readers();
+                if readers != 0 {
                     // Its own waits covered every one of them.
                     slot.clear_readers();
+                    if readers & CROWDED != 0 {
+                        self.forget_covered(slot, point);
+                    }
                 }
-                if slot.is_crowded() {
-                    self.forget_covered(slot, point);
-                }
-            } else if let Some(cell) = lane.read_cell(target.number) {
+            } else if let Some(cell) = lane.read_cell(one.slot.0) {
                 let tick = point.tick();
                 let before = cell.load(Ordering::Relaxed);
                 if before < tick {
@@ -158,7 +168,6 @@ impl UseTracker {
                 }
                 slot.add_reader(lane.index());
             }
-            target.cell.release(target.access);
         }
     }
 
@@ -232,7 +241,7 @@ impl UseTracker {
     /// The same for reads under a claim, whose holders may be publishing at this moment.
     fn forget_covered_readers(&self, number: u32, slot: &Slot, point: Point) {
         let covered = self.covered_by(point);
-        for lane in bits(slot.readers()) {
+        for lane in bits(slot.readers() & !CROWDED) {
             let read = self.lanes[lane].read_of(number);
             let Some(cell) = self.lanes[lane].read_cell(number) else { continue };
             if covered(read) {
@@ -261,7 +270,7 @@ impl UseTracker {
     pub(super) fn outstanding(&self, number: u32, slot: &Slot) -> Frontier {
         let mut all = Frontier::default();
         all.add(slot.last_write());
-        bits(slot.readers()).for_each(|lane| all.add(self.lanes[lane].read_of(number)));
+        bits(slot.readers() & !CROWDED).for_each(|lane| all.add(self.lanes[lane].read_of(number)));
         slot.with_rest(|rest| {
             rest.bare_reads.iter().chain(&rest.bare_writes).for_each(|point| all.add(*point));
         });
@@ -270,7 +279,7 @@ impl UseTracker {
 
     /// 1 for the last write or the allocation, plus 1 for each reading stream.
     pub(super) fn dependencies(slot: &Slot) -> usize {
-        let mut readers = slot.readers();
+        let mut readers = slot.readers() & !CROWDED;
         slot.with_rest(|rest| rest.bare_reads.iter().for_each(|p| readers |= 1 << p.lane()));
         1 + readers.count_ones() as usize
     }

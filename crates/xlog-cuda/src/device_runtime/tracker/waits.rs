@@ -3,13 +3,14 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
+use xlog_driver::RawStream;
 
 use super::{
     UseTracker,
-    lane::Lane,
+    lane::{Lane, Submit},
     point::{Frontier, Point},
     slot::Follows,
-    trail::RecordedEvent,
+    trail::{Found, RecordedEvent},
 };
 use crate::device_runtime::ResourceResult;
 
@@ -34,20 +35,24 @@ impl UseTracker {
         let raw = lane.raw(device)?;
         let view = self.view(lane);
         let mut submit = lane.submit();
-        let mut candidates: SmallVec<[Candidate; 1]> = SmallVec::new();
+        if let [point] = *needed.points() {
+            return self.queue_one(lane, raw, &mut submit, point);
+        }
+        let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
         for &point in needed.points() {
             // Another thread may have queued the wait since the point was found.
             if view.follows(point) {
                 continue;
             }
-            match self.find_event(point) {
-                Some(candidate) => candidates.push(candidate),
+            let mut clock = Clock::from_elem(0, self.lanes_used());
+            match self.find_event(point, &mut clock) {
+                Some(Found { tick, event }) => {
+                    candidates.push(Candidate { point, tick, event, clock });
+                }
                 None => self.settle(point)?,
             }
         }
-        if candidates.len() > 1 {
-            drop_implied(&mut candidates);
-        }
+        drop_implied(&mut candidates);
         for candidate in &candidates {
             // SAFETY: the event is held by the candidate, the stream by the tracker.
             device.note(unsafe { device.driver().wait_event(raw, candidate.event.raw) })?;
@@ -56,17 +61,34 @@ impl UseTracker {
         Ok(())
     }
 
+    /// The same for a single point, the commonest case.
     #[inline]
-    fn find_event(&self, point: Point) -> Option<Candidate> {
+    fn queue_one(
+        &self,
+        lane: &Lane,
+        raw: RawStream,
+        submit: &mut Submit,
+        point: Point,
+    ) -> ResourceResult<()> {
+        if self.view(lane).follows(point) {
+            return Ok(());
+        }
         let mut clock = Clock::from_elem(0, self.lanes_used());
+        let Some(found) = self.find_event(point, &mut clock) else { return self.settle(point) };
+        let device = self.device();
+        // SAFETY: the event is held by `found`, the stream by the tracker.
+        device.note(unsafe { device.driver().wait_event(raw, found.event.raw) })?;
+        lane.join(submit, point.lane(), found.tick, &clock);
+        Ok(())
+    }
+
+    #[inline]
+    fn find_event(&self, point: Point, clock: &mut [u64]) -> Option<Found> {
         let source = &self.lanes()[point.lane()];
-        let found = source.trail().lock().find(point.tick(), &mut clock)?;
+        let found = source.trail().lock().find(point.tick(), clock)?;
         // Pruned since the caller looked: it is done, and what was found is a later event, which
         // nothing may wait for in its place.
-        if found.tick != point.tick() && source.is_done(point) {
-            return None;
-        }
-        Some(Candidate { point, tick: found.tick, event: found.event, clock })
+        (found.tick == point.tick() || !source.is_done(point)).then_some(found)
     }
 
     /// A point without an event: its lane was pruned since, so it is done. Otherwise the books are
@@ -84,7 +106,7 @@ impl UseTracker {
 }
 
 /// Drops every candidate that another one's event already follows.
-fn drop_implied(candidates: &mut SmallVec<[Candidate; 1]>) {
+fn drop_implied(candidates: &mut SmallVec<[Candidate; 4]>) {
     let mut index = 0;
     while index < candidates.len() {
         let point = candidates[index].point;
