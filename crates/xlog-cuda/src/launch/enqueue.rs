@@ -6,7 +6,7 @@ use xlog_driver::{DriverResult, RawStream};
 
 use crate::device_runtime::{
     BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
-    tracker::{Holder, Lane, Launch, OnConflict, RecordedEvent, Slots, TicketId},
+    tracker::{Holder, Lane, Launch, OnConflict, RecordedEvent, TicketId},
 };
 
 /// One operation that is about to be enqueued, and what it touches.
@@ -24,8 +24,7 @@ impl<'e> Enqueue<'e> {
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        let mut slots = Slots::new();
-        let prepared = self.prepare(OnConflict::Wait, &mut slots)?;
+        let prepared = self.prepare(OnConflict::Wait)?;
         let device = &self.runtime.device;
         let enqueued = prepared.lane.raw(device).and_then(|raw| device.note(operation(raw)));
         if let Err(error) = enqueued {
@@ -33,35 +32,29 @@ impl<'e> Enqueue<'e> {
             self.runtime.tracker().release(prepared.ticket);
             return Err(error);
         }
-        self.commit(prepared, &slots)
+        self.commit(prepared)
     }
 
     /// Claims the blocks and queues the waits. Until the answer is finished or dropped, nobody
     /// else plans against these blocks.
     pub(crate) fn start(self) -> ResourceResult<Started<'e>> {
-        let mut slots = Slots::new();
-        let prepared = self.prepare(OnConflict::Wait, &mut slots)?;
-        Ok(Started { enqueue: self, prepared, slots, enqueued: false, over: false })
+        let prepared = self.prepare(OnConflict::Wait)?;
+        Ok(Started { enqueue: self, prepared, enqueued: false, over: false })
     }
 
-    /// Claims the blocks, leaves them in `slots`, and queues the waits: all or none.
+    /// Claims the blocks and queues the waits: all or none.
     #[inline]
-    pub(super) fn prepare(
-        &self,
-        on_conflict: OnConflict,
-        slots: &mut Slots<'e>,
-    ) -> ResourceResult<Prepared<'e>> {
+    pub(super) fn prepare(&self, on_conflict: OnConflict) -> ResourceResult<Prepared<'e>> {
         let runtime = self.runtime;
         runtime.check()?;
         let holder = Holder::new(self.stream, self.place);
         let (uses, ordinal) = (self.uses, runtime.ordinal);
         match runtime.direct_tracker() {
             Some(tracker) => {
-                let (lane, ticket) =
-                    tracker.claim(uses, holder, ordinal, true, on_conflict, slots)?;
+                let (lane, ticket) = tracker.claim(uses, holder, ordinal, true, on_conflict)?;
                 Ok(Prepared { lane, ticket, direct: true })
             }
-            None => self.prepare_through_stack(holder, on_conflict, slots),
+            None => self.prepare_through_stack(holder, on_conflict),
         }
     }
 
@@ -71,7 +64,6 @@ impl<'e> Enqueue<'e> {
         &self,
         holder: Holder,
         on_conflict: OnConflict,
-        slots: &mut Slots<'e>,
     ) -> ResourceResult<Prepared<'e>> {
         let (runtime, uses) = (self.runtime, self.uses);
         if !uses.is_empty() && !runtime.resource().supports_block_use_tracking() {
@@ -84,8 +76,7 @@ impl<'e> Enqueue<'e> {
         }
         let tracker = runtime.tracker();
         let known = known_uses(tracker, uses);
-        let (lane, ticket) =
-            tracker.claim(&known, holder, runtime.ordinal, false, on_conflict, slots)?;
+        let (lane, ticket) = tracker.claim(&known, holder, runtime.ordinal, false, on_conflict)?;
         match runtime.resource().prepare_uses(uses, self.stream) {
             Ok(()) => Ok(Prepared { lane, ticket, direct: false }),
             Err(error) => {
@@ -97,11 +88,11 @@ impl<'e> Enqueue<'e> {
 
     /// Publishes the uses of work that is in flight, and gives up the claims.
     #[inline]
-    pub(super) fn commit(&self, prepared: Prepared<'_>, slots: &Slots<'_>) -> ResourceResult<()> {
+    pub(super) fn commit(&self, prepared: Prepared<'_>) -> ResourceResult<()> {
         let tracker = self.runtime.tracker();
         let Prepared { lane, ticket, direct } = prepared;
         if direct {
-            return tracker.finish_claimed(&Launch { uses: self.uses, slots, lane, ticket });
+            return tracker.finish_claimed(&Launch { uses: self.uses, lane, ticket });
         }
         match self.runtime.resource().finish_uses(self.uses, self.stream) {
             Ok(()) => {
@@ -111,8 +102,7 @@ impl<'e> Enqueue<'e> {
             // The stack did not record them; the tracker does, so that nothing goes unprotected.
             Err(error) => {
                 let uses = &known_uses(tracker, self.uses);
-                let slots = &tracker.slots_of(uses);
-                let finished = tracker.finish_claimed(&Launch { uses, slots, lane, ticket });
+                let finished = tracker.finish_claimed(&Launch { uses, lane, ticket });
                 finished.and(Err(error))
             }
         }
@@ -135,7 +125,6 @@ pub(super) struct Prepared<'r> {
 pub(crate) struct Started<'e> {
     enqueue: Enqueue<'e>,
     prepared: Prepared<'e>,
-    slots: Slots<'e>,
     enqueued: bool,
     over: bool,
 }
@@ -164,10 +153,9 @@ impl Started<'_> {
         let tracker = self.enqueue.runtime.tracker();
         if self.prepared.direct {
             let Prepared { lane, ticket, .. } = self.prepared;
-            let (uses, slots) = (self.enqueue.uses, &self.slots);
-            return tracker.finish_with_event(&Launch { uses, slots, lane, ticket });
+            return tracker.finish_with_event(&Launch { uses: self.enqueue.uses, lane, ticket });
         }
-        self.enqueue.commit(self.prepared, &self.slots)?;
+        self.enqueue.commit(self.prepared)?;
         self.event_so_far()
     }
 }
@@ -182,7 +170,7 @@ impl Drop for Started<'_> {
             self.enqueue.runtime.tracker().release(self.prepared.ticket);
             return;
         }
-        if let Err(error) = self.enqueue.commit(self.prepared, &self.slots) {
+        if let Err(error) = self.enqueue.commit(self.prepared) {
             log::error!("publishing the uses of an operation that failed half-way: {error}");
         }
     }

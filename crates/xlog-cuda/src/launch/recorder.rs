@@ -13,7 +13,7 @@ use super::{Enqueue, Uses, enqueue::Prepared};
 use crate::{
     device_runtime::{
         Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, XlogDeviceRuntime,
-        tracker::{OnConflict, Slots, TicketId},
+        tracker::{OnConflict, TicketId},
     },
     memory::{CudaColumn, SliceView, TrackedCudaSlice},
 };
@@ -241,8 +241,7 @@ impl LaunchRecorder {
             return Ok(());
         }
         let (lane, ticket, direct) = {
-            let mut slots = Slots::new();
-            let prepared = self.as_enqueue(runtime.core()).prepare(OnConflict::Refuse, &mut slots);
+            let prepared = self.as_enqueue(runtime.core()).prepare(OnConflict::Refuse);
             let Prepared { lane, ticket, direct } = prepared.map_err(as_preflight_refusal)?;
             (lane.index(), ticket, direct)
         };
@@ -308,7 +307,7 @@ impl LaunchRecorder {
     ) -> ResourceResult<()> {
         let tracker = runtime.tracker();
         let prepared = Prepared { lane: &tracker.lanes()[lane], ticket, direct };
-        self.as_enqueue(runtime).commit(prepared, &tracker.slots_of(&self.uses))
+        self.as_enqueue(runtime).commit(prepared)
     }
 
     fn publish_late(&self, runtime: &RuntimeCore) {

@@ -6,7 +6,8 @@ use bytemuck::Pod;
 
 use super::{Download, SliceView, manager::ManagerCore, transfer};
 use crate::device_runtime::{
-    Access, BlockId, BlockUse, DeviceBlock, ResourceResult, SlotHint, StreamId, XlogDeviceRuntime,
+    Access, BlockId, BlockUse, DeviceBlock, Generation, ResourceResult, SlotHint, StreamId,
+    XlogDeviceRuntime,
 };
 
 /// Device memory for `len` values of `T`, freed when it is dropped: behind its last use if it has
@@ -15,9 +16,10 @@ use crate::device_runtime::{
 /// Shared between threads as it is: the runtime orders what they do with it.
 pub struct TrackedCudaSlice<T> {
     core: Arc<ManagerCore>,
-    block: Option<DeviceBlock>,
-    slot: SlotHint,
+    /// What a launch declares for this slice but for the access; generation 0 without a block.
+    template: BlockUse,
     ptr: u64,
+    block: Option<DeviceBlock>,
     len: usize,
     bytes: usize,
     values: PhantomData<fn() -> T>,
@@ -34,13 +36,20 @@ impl<T: Pod> TrackedCudaSlice<T> {
             Some(runtime) => runtime.core().tracker().locate(&block),
             None => SlotHint::NONE,
         };
-        let ptr = block.ptr;
-        Self { core, block: Some(block), slot, ptr, len, bytes, values: PhantomData }
+        let (id, ptr) = (BlockId::from_block(&block), block.ptr);
+        let template = BlockUse { slot, ..BlockUse::new(id, Access::Read) };
+        Self { core, template, ptr, block: Some(block), len, bytes, values: PhantomData }
     }
 
     pub(super) fn untracked(core: Arc<ManagerCore>, ptr: u64, len: usize, bytes: usize) -> Self {
-        let slot = SlotHint::NONE;
-        Self { core, block: None, slot, ptr, len, bytes, values: PhantomData }
+        let nobody = BlockId {
+            ptr,
+            generation: Generation(0),
+            alloc_stream: StreamId::DEFAULT,
+            device_ordinal: 0,
+        };
+        let template = BlockUse::new(nobody, Access::Read);
+        Self { core, template, ptr, block: None, len, bytes, values: PhantomData }
     }
 
     /// A view of part of the slice, recordable like the slice. A range that leaves it is refused.
@@ -126,10 +135,12 @@ impl<T> TrackedCudaSlice<T> {
     }
 
     /// What a launch that touches the slice declares; `None` without a block.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
-        let block = BlockId::from_block(self.block.as_ref()?);
-        Some(BlockUse { block, access, slot: self.slot })
+        if self.template.block.generation.0 == 0 {
+            return None;
+        }
+        Some(BlockUse { access, ..self.template })
     }
 
     fn free(&mut self) -> ResourceResult<()> {

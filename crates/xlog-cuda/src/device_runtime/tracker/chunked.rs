@@ -20,6 +20,12 @@ impl<T: Default, const FIRST: usize> Chunked<T, FIRST> {
         }
     }
 
+    /// The entries that are there from the start.
+    #[inline(always)]
+    pub(crate) fn first(&self) -> &[T] {
+        &self.first
+    }
+
     /// Entry `number`, if the table ever grew that far.
     #[inline]
     pub(crate) fn get(&self, number: u32) -> Option<&T> {

@@ -22,7 +22,7 @@ use super::{
     UseTracker,
     desk::{Desk, DeskId, Ticket},
     lane::LaneView,
-    point::Frontier,
+    point::{Frontier, PointSet},
     slot::{Slot, Word, pause},
 };
 use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
@@ -74,110 +74,139 @@ pub(super) struct Plan<'p> {
     pub(super) needed: &'p mut Frontier,
 }
 
-/// The state of each block of a launch, in the order of its uses, each found once.
-pub(crate) type Slots<'t> = SmallVec<[&'t Slot; 8]>;
-
 impl UseTracker {
     /// Claims every block of a launch, all or none, and has `plan` gather what each must follow.
     #[inline]
-    pub(super) fn claim_all<'t>(
-        &'t self,
+    pub(super) fn claim_all(
+        &self,
         uses: &[BlockUse],
         holder: Holder,
         on_conflict: OnConflict,
-        slots: &mut Slots<'t>,
         mut plan: Option<Plan<'_>>,
     ) -> ResourceResult<TicketId> {
         let desk = self.desk(holder.desk);
         let (number, ticket) =
             desk.idle_ticket().ok_or("no room for another launch of this thread")?;
+        ticket.open(holder.stream, holder.place);
         // A launch of this thread's own that is not committed is asked about block by block.
         let alone = desk.is_alone(number);
-        while let Err(stop) =
-            self.try_claim_all(uses, (holder, alone), (desk, ticket), slots, &mut plan)
-        {
-            ticket.close();
-            slots.clear();
-            self.after_release();
-            self.meet(uses, &stop, holder, on_conflict)?;
+        if !(alone && self.claim_quickly(uses, holder, desk, ticket, &mut plan)) {
+            self.claim_slowly(uses, (holder, alone), (desk, ticket), on_conflict, &mut plan)?;
         }
         Ok(TicketId { desk: holder.desk, number })
     }
 
-    #[inline]
-    fn try_claim_all<'t>(
-        &'t self,
+    /// The common case: few blocks, all of whose words allow the claim. False if it is another
+    /// case; then nothing counts yet.
+    #[inline(always)]
+    fn claim_quickly(
+        &self,
         uses: &[BlockUse],
-        (holder, alone): (Holder, bool),
-        (desk, ticket): (&Desk, &Ticket),
-        slots: &mut Slots<'t>,
+        holder: Holder,
+        desk: &Desk,
+        ticket: &Ticket,
         plan: &mut Option<Plan<'_>>,
-    ) -> Result<(), Stop> {
-        let mut ask = false;
-        ticket.open(holder.stream, holder.place);
-        for (index, one) in uses.iter().enumerate() {
-            let Some(slot) = self.slots.get(one.slot.0) else { return Err(Stop::Stale(index)) };
-            if !slot.owns(one.block.ptr, one.block.generation) {
-                return Err(Stop::Stale(index));
-            }
-            let allowed = alone && slot.allows(one.access, holder.desk);
-            ask |= !allowed;
-            let claim = allowed.then_some((one.slot.0, one.access));
-            if !ticket.announce(index, claim) {
-                return Err(Stop::Stale(index));
-            }
-            slots.push(slot);
+    ) -> bool {
+        let table = self.slots.first();
+        let mut allowed = ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access)));
+        for one in uses {
+            let Some(slot) = table.get(one.slot.0 as usize) else { return false };
+            allowed &= slot.allows_use(one, holder.desk);
+        }
+        if !allowed {
+            return false;
         }
         // Between every announcement above and every second look below; see `slot`.
         desk.fence();
-        if ask {
-            return self.claim_asking(uses, (holder, alone), ticket, slots, plan);
+        let (mut last_writes, mut readers) = (PointSet::default(), 0);
+        for one in uses {
+            let Some(slot) = table.get(one.slot.0 as usize) else { return false };
+            allowed &= slot.allows_use(one, holder.desk);
+            last_writes.add(slot.last_write());
+            readers |= slot.readers_before(one.access);
         }
-        for (index, (one, slot)) in uses.iter().zip(&*slots).enumerate() {
-            if !(slot.allows(one.access, holder.desk) && slot.is_generation(one.block.generation)) {
-                ticket.withdraw(index);
-                return self.claim_asking(uses, (holder, alone), ticket, slots, plan);
-            }
-            // Announced and allowed: nobody changes the block's state any more.
-            if let Some(plan) = plan {
-                self.gather(one.slot.0, slot, one.access, &plan.view, plan.needed);
-            }
+        if !allowed {
+            return false;
         }
         ticket.grant();
+        if let Some(plan) = plan {
+            let lane = plan.view.lane.index();
+            if !last_writes.are_all_of(lane) || readers & !(1 << lane) != 0 {
+                self.gather_all(uses, plan);
+            }
+        }
+        true
+    }
+
+    /// Every other case: words that do not allow the claim are locked and asked about, and
+    /// conflicts are met.
+    #[cold]
+    fn claim_slowly(
+        &self,
+        uses: &[BlockUse],
+        (holder, alone): (Holder, bool),
+        (desk, ticket): (&Desk, &Ticket),
+        on_conflict: OnConflict,
+        plan: &mut Option<Plan<'_>>,
+    ) -> ResourceResult<()> {
+        while let Err(stop) = self.try_claim(uses, (holder, alone), (desk, ticket)) {
+            ticket.close();
+            self.after_release();
+            self.meet(uses, &stop, holder, on_conflict)?;
+        }
+        if let Some(plan) = plan {
+            self.gather_all(uses, plan);
+        }
         Ok(())
     }
 
-    /// Claims blocks some of whose words do not allow it: those are locked and asked about.
-    #[cold]
-    fn claim_asking<'t>(
-        &'t self,
+    fn try_claim(
+        &self,
         uses: &[BlockUse],
         (holder, alone): (Holder, bool),
-        ticket: &Ticket,
-        slots: &Slots<'t>,
-        plan: &mut Option<Plan<'_>>,
+        (desk, ticket): (&Desk, &Ticket),
     ) -> Result<(), Stop> {
-        let mut to_ask: SmallVec<[usize; 8]> = SmallVec::new();
-        for (index, (one, slot)) in uses.iter().zip(slots).enumerate() {
-            let allowed = alone
-                && slot.allows(one.access, holder.desk)
-                && slot.is_generation(one.block.generation);
-            if !allowed {
-                ticket.withdraw(index);
-                to_ask.push(index);
+        ticket.open(holder.stream, holder.place);
+        for (index, one) in uses.iter().enumerate() {
+            let slot = self.slots.get(one.slot.0).ok_or(Stop::Stale(index))?;
+            if !slot.owns(one.block.ptr, one.block.generation) {
+                return Err(Stop::Stale(index));
+            }
+            let allowed = alone && slot.allows_use(one, holder.desk);
+            if !ticket.announce(index, allowed.then_some((one.slot.0, one.access))) {
+                return Err(Stop::Stale(index));
             }
         }
-        // What was allowed counts from here on; nobody has to wait while the rest is asked for.
-        ticket.grant();
-        for index in to_ask {
-            self.ask_for(index, &uses[index], slots[index], holder, ticket)?;
+        desk.fence();
+        let mut to_ask: SmallVec<[(usize, &Slot); 8]> = SmallVec::new();
+        for (index, one) in uses.iter().enumerate() {
+            let slot = self.slots.get(one.slot.0).ok_or(Stop::Stale(index))?;
+            if !(alone && slot.allows_use(one, holder.desk)) {
+                ticket.withdraw(index);
+                to_ask.push((index, slot));
+            }
         }
-        if let Some(plan) = plan {
-            for (one, slot) in uses.iter().zip(slots) {
+        // What was allowed counts from here on; nobody has to wait while the rest is asked for. A
+        // word that allows a claim only now is asked about too: it was not announced.
+        ticket.grant();
+        for (index, one) in uses.iter().enumerate() {
+            if !ticket.has_announced(index) && !to_ask.iter().any(|(other, _)| *other == index) {
+                let slot = self.slots.get(one.slot.0).ok_or(Stop::Stale(index))?;
+                to_ask.push((index, slot));
+            }
+        }
+        for (index, slot) in to_ask {
+            self.ask_for(index, &uses[index], slot, holder, ticket)?;
+        }
+        Ok(())
+    }
+
+    fn gather_all(&self, uses: &[BlockUse], plan: &mut Plan<'_>) {
+        for one in uses {
+            if let Some(slot) = self.slots.get(one.slot.0) {
                 self.gather(one.slot.0, slot, one.access, &plan.view, plan.needed);
             }
         }
-        Ok(())
     }
 
     /// Claims a block with its word locked.
@@ -248,11 +277,6 @@ impl UseTracker {
         self.desks_used.fetch_max(id.0.saturating_add(1), Ordering::SeqCst);
         // Past a hundred million threads at once there is no machine.
         self.desks.grow(id.0).unwrap_or(&OVERFLOW)
-    }
-
-    /// The state of each block of a launch that holds claims on them.
-    pub(crate) fn slots_of(&self, uses: &[BlockUse]) -> Slots<'_> {
-        uses.iter().filter_map(|one| self.slots.get(one.slot.0)).collect()
     }
 
     /// Gives up every claim of a launch.

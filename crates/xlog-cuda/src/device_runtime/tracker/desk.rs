@@ -114,6 +114,23 @@ impl Ticket {
         self.word.store((word & !PHASE).wrapping_add(PHASE + 1) | TENTATIVE, Ordering::Release);
     }
 
+    /// Announces all claims of a launch at once, before the fence; false if there is no room.
+    #[inline(always)]
+    pub(crate) fn announce_all(
+        &self,
+        claims: impl ExactSizeIterator<Item = (u32, Access)>,
+    ) -> bool {
+        let (places, len) = (self.entries.first(), claims.len());
+        if len > places.len() {
+            return false;
+        }
+        for (place, (slot, access)) in places.iter().zip(claims) {
+            place.store(entry(slot, access), Ordering::Relaxed);
+        }
+        self.len.store(len as u32, Ordering::Release);
+        true
+    }
+
     /// Announces a claim, or leaves place `index` empty. False if there is no room for it.
     #[inline]
     pub(crate) fn announce(&self, index: usize, claim: Option<(u32, Access)>) -> bool {
@@ -122,6 +139,12 @@ impl Ticket {
         place.store(value, Ordering::Relaxed);
         self.len.store(index as u32 + 1, Ordering::Release);
         true
+    }
+
+    /// Whether a claim stands at place `index`.
+    pub(crate) fn has_announced(&self, index: usize) -> bool {
+        let place = self.entries.get(index as u32);
+        place.is_some_and(|place| place.load(Ordering::Relaxed) != NOTHING)
     }
 
     /// Takes the announcement at place `index` back.

@@ -43,7 +43,7 @@ use self::{
     table::SlotTable,
 };
 pub(crate) use self::{
-    claims::{Holder, OnConflict, Slots, TicketId},
+    claims::{Holder, OnConflict, TicketId},
     lane::Lane,
     point::{MAX_LANES, Point},
     slot::OnRelease,

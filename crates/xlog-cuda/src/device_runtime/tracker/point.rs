@@ -47,6 +47,34 @@ impl Point {
     }
 }
 
+/// Whether some points are all of one lane, found out without a branch for each.
+#[derive(Clone, Copy)]
+pub(crate) struct PointSet {
+    any: u64,
+    all: u64,
+}
+
+impl Default for PointSet {
+    fn default() -> Self {
+        Self { any: 0, all: u64::MAX }
+    }
+}
+
+impl PointSet {
+    #[inline(always)]
+    pub(crate) fn add(&mut self, point: Point) {
+        self.any |= point.0;
+        self.all &= point.0;
+    }
+
+    /// Whether every point is of `lane`; true of none.
+    #[inline(always)]
+    pub(crate) fn are_all_of(self, lane: usize) -> bool {
+        let of_lane = |word: u64| (word >> TICK_BITS) as usize == lane;
+        (of_lane(self.any) && of_lane(self.all)) || self.any == 0
+    }
+}
+
 /// The latest point of each lane that something must follow: one entry a lane.
 #[derive(Default, Debug)]
 pub(crate) struct Frontier(SmallVec<[Point; 4]>);
@@ -79,6 +107,18 @@ impl Frontier {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_set_knows_whether_all_its_points_are_of_one_lane() {
+        let of = |points: &[(usize, u64)], lane| {
+            let mut set = PointSet::default();
+            points.iter().for_each(|(lane, tick)| set.add(Point::new(*lane, *tick)));
+            set.are_all_of(lane)
+        };
+        assert!(of(&[], 3) && of(&[(3, 1), (3, 900)], 3) && of(&[(0, 7)], 0));
+        assert!(!of(&[(3, 1), (1, 900)], 3) && !of(&[(3, 1), (2, 1)], 2) && !of(&[(0, 7)], 1));
+        assert!(!of(&[(1, 5), (2, 5)], 3), "1 and 2 together are not 3");
+    }
 
     #[test]
     fn a_frontier_keeps_the_latest_point_of_each_lane() {

@@ -28,7 +28,7 @@ use super::{
     desk::DeskId,
     point::{Frontier, Point},
 };
-use crate::device_runtime::Generation;
+use crate::device_runtime::{BlockUse, Generation};
 
 /// What runs when the last claim on a block that was freed meanwhile is given up.
 pub(crate) type OnRelease = Box<dyn FnOnce() + Send>;
@@ -156,17 +156,16 @@ impl Slot {
         alive && self.ptr.load(Ordering::Relaxed) == ptr
     }
 
-    /// Whether `desk` may claim for `access` without asking.
+    /// Whether `desk` may claim the block a handle names without asking; no branches, since several
+    /// blocks are asked about at once.
     #[inline(always)]
-    pub(crate) fn allows(&self, access: Access, desk: DeskId) -> bool {
+    pub(crate) fn allows_use(&self, one: &BlockUse, desk: DeskId) -> bool {
         let word = self.word.load(Ordering::Acquire);
-        word == Word::Biased(desk).pack() || (word == Word::Shared.pack() && !access.writes())
-    }
-
-    /// Whether this is still the block of a generation.
-    #[inline(always)]
-    pub(crate) fn is_generation(&self, generation: Generation) -> bool {
-        self.generation.load(Ordering::Acquire) == generation.0
+        let allowed = (word == Word::Biased(desk).pack())
+            | ((word == Word::Shared.pack()) & !one.access.writes());
+        allowed
+            & (self.generation.load(Ordering::Acquire) == one.block.generation.0)
+            & (self.ptr.load(Ordering::Relaxed) == one.block.ptr)
     }
 
     /// Locks the word, and answers what it said. Held for moments, over no driver call.
@@ -203,6 +202,12 @@ impl Slot {
     #[inline]
     pub(crate) fn readers(&self) -> u64 {
         self.readers.load(Ordering::Acquire)
+    }
+
+    /// The readers a use has to look at: all for a write, none but the crowd for a read.
+    #[inline(always)]
+    pub(crate) fn readers_before(&self, access: Access) -> u64 {
+        self.readers() & if access.writes() { u64::MAX } else { CROWDED }
     }
 
     /// Notes a reading lane; most of the time it is noted already.

@@ -4,7 +4,7 @@ use std::sync::{Arc, atomic::Ordering};
 
 use super::{
     Frontier, Holder, Lane, OnConflict, Point, UseTracker,
-    claims::{Plan, Slots, TicketId, stale},
+    claims::{Plan, TicketId, stale},
     lane::LaneView,
     slot::{CROWDED, Follows, Slot, keep_latest},
     trail::RecordedEvent,
@@ -14,7 +14,6 @@ use crate::device_runtime::{Access, BlockUse, ResourceError, ResourceResult, Str
 /// A launch between its waits and its record: what it claims, and where that is kept.
 pub(crate) struct Launch<'l> {
     pub(crate) uses: &'l [BlockUse],
-    pub(crate) slots: &'l [&'l Slot],
     pub(crate) lane: &'l Lane,
     pub(crate) ticket: TicketId,
 }
@@ -39,22 +38,21 @@ impl UseTracker {
     }
 
     /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
-    /// none. Answers the lane of the launch and its ticket, and leaves its blocks in `slots`.
+    /// none. Answers the lane of the launch and its ticket.
     #[inline]
-    pub(crate) fn claim<'t>(
-        &'t self,
+    pub(crate) fn claim(
+        &self,
         uses: &[BlockUse],
         holder: Holder,
         ordinal: u32,
         plan: bool,
         on_conflict: OnConflict,
-        slots: &mut Slots<'t>,
-    ) -> ResourceResult<(&'t Lane, TicketId)> {
+    ) -> ResourceResult<(&Lane, TicketId)> {
         check_device(uses, ordinal)?;
         let lane = self.enter(holder.stream)?;
         let mut needed = Frontier::default();
         let plan = plan.then_some(Plan { view: self.view(lane), needed: &mut needed });
-        let ticket = self.claim_all(uses, holder, on_conflict, slots, plan)?;
+        let ticket = self.claim_all(uses, holder, on_conflict, plan)?;
         // The claims came after the first look: a release that missed them is seen by this one.
         if lane.stream() != Some(holder.stream) {
             self.release(ticket);
@@ -80,7 +78,7 @@ impl UseTracker {
         needed: &mut Frontier,
     ) {
         view.need(slot.last_write(), needed);
-        let readers = slot.readers() & if access.writes() { u64::MAX } else { CROWDED };
+        let readers = slot.readers_before(access);
         if readers != 0 {
             self.gather_readers(number, slot, (readers, access), view, needed);
         }
@@ -118,7 +116,10 @@ impl UseTracker {
             self.mark(launch.lane, |point, alone| self.publish(launch, point, alone))
         });
         if marked.is_err() {
-            self.protect(launch.slots.iter().copied(), launch.lane);
+            self.protect(
+                launch.uses.iter().filter_map(|one| self.slots.get(one.slot.0)),
+                launch.lane,
+            );
         }
         self.release(launch.ticket);
         marked
@@ -134,7 +135,10 @@ impl UseTracker {
             launch.lane.record_and_hold(&self.device, publish)
         });
         if marked.is_err() {
-            self.protect(launch.slots.iter().copied(), launch.lane);
+            self.protect(
+                launch.uses.iter().filter_map(|one| self.slots.get(one.slot.0)),
+                launch.lane,
+            );
         }
         self.release(launch.ticket);
         marked
@@ -145,7 +149,8 @@ impl UseTracker {
     #[inline]
     fn publish(&self, launch: &Launch<'_>, point: Point, alone: bool) {
         let lane = launch.lane;
-        for (one, slot) in launch.uses.iter().zip(launch.slots) {
+        for one in launch.uses {
+            let Some(slot) = self.slots.get(one.slot.0) else { continue };
             if one.access.writes() {
                 slot.set_last_write(point);
                 let readers = slot.readers();
