@@ -107,17 +107,13 @@ impl UseTracker {
         ticket: &Ticket,
         plan: &mut Option<Plan<'_>>,
     ) -> bool {
-        let table = self.slots.first();
-        let mut allowed = ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access)));
-        for one in uses {
-            let Some(slot) = table.get(one.slot.0 as usize) else { return false };
-            allowed &= slot.allows_use(one, holder.desk);
-        }
-        if !allowed {
+        if !ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access))) {
             return false;
         }
-        // Between every announcement above and every second look below; see `slot`.
+        // Between every announcement above and every look below; see `slot`.
         desk.fence();
+        let table = self.slots.first();
+        let mut allowed = true;
         let (mut last_writes, mut readers) = (PointSet::default(), 0);
         for one in uses {
             let Some(slot) = table.get(one.slot.0 as usize) else { return false };

@@ -10,16 +10,16 @@
 //! - *slow*: nobody; *retired*: nobody any more.
 //!
 //! A claim that the word allows is taken by announcing it on the own desk, one full fence for all
-//! blocks of the launch, and a second look at the word. Any other claim locks the word, reads the
-//! cell of every desk, and leaves the word so that the next claim of this kind is allowed. If an
-//! announcer and a locker meet, one fence stands between each one's store and its load, so at least
+//! blocks of the launch, and a look at the word. Any other claim locks the word, reads the tickets
+//! of every desk, and leaves the word so that the next claim of this kind is allowed. If an
+//! announcer and a locker meet, a fence stands between each one's store and its load, so at least
 //! one sees the other: either the announcer finds the word locked and takes its announcement back,
 //! or the locker finds the announcement and waits until it is decided.
 //!
 //! So a program with one thread never exchanges an atomic for a block, and threads that read the
 //! same blocks write no memory the others read.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 use xlog_core::Access;
@@ -174,6 +174,8 @@ impl Slot {
         loop {
             let word = self.word.swap(Word::Locked.pack(), Ordering::SeqCst);
             if word != Word::Locked.pack() {
+                // Between locking the word and reading the tickets of the desks.
+                fence(Ordering::SeqCst);
                 return Word::unpack(word);
             }
             while self.word.load(Ordering::Relaxed) == Word::Locked.pack() {
