@@ -1,19 +1,24 @@
 //! Everything a device test needs, built in one line.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use xlog_core::MemoryBudget;
 use xlog_cuda::{
     CudaDevice, GpuMemoryManager, LaunchDims, LoadedKernel,
     device_runtime::{
-        AllocTag, AsyncCudaResource, DeviceMemoryResource, ResourceResult, StreamId, StreamPool,
-        XlogDeviceRuntime,
+        Access, AllocTag, AsyncCudaResource, BlockId, DeviceBlock, DeviceMemoryResource,
+        ResourceResult, StreamId, StreamPool, TrackerStats, XlogDeviceRuntime,
     },
     kernels,
     launch::LaunchBuilder,
     memory::TrackedCudaSlice,
 };
-use xlog_driver::{Arguments, Driver, KernelDefinition, cuda::CudaDriver, host::HostDriver};
+use xlog_driver::{
+    Arguments, Driver, KernelDefinition, StreamProgress, cuda::CudaDriver, host::HostDriver,
+};
 
 use crate::LayeredDriver;
 
@@ -62,6 +67,18 @@ pub struct Rig {
     pub manager: GpuMemoryManager,
 }
 
+/// Every counter of a rig's resource and tracker at one moment: what a refused call must not
+/// change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // each is the method it is named for
+pub struct Books {
+    pub live_bytes: usize,
+    pub pending_free_bytes: usize,
+    pub pending_per_stream_total: usize,
+    pub bytes_outstanding: usize,
+    pub tracker: TrackerStats,
+}
+
 impl Rig {
     /// A rig on `device`.
     #[must_use]
@@ -102,6 +119,51 @@ impl Rig {
         std::array::from_fn(|_| self.pool.acquire().unwrap_or_else(fail))
     }
 
+    /// Every counter as it stands.
+    #[must_use]
+    pub fn books(&self) -> Books {
+        Books {
+            live_bytes: self.resource.live_bytes(),
+            pending_free_bytes: self.resource.pending_free_bytes(),
+            pending_per_stream_total: self.resource.pending_per_stream_total(),
+            bytes_outstanding: self.runtime.bytes_outstanding(),
+            tracker: self.pool.stats(),
+        }
+    }
+
+    /// A block of `bytes` bytes on `stream`.
+    ///
+    /// # Panics
+    /// If there is none to be had.
+    #[must_use]
+    pub fn block(&self, bytes: usize, stream: StreamId) -> DeviceBlock {
+        self.runtime.allocate(bytes, stream, AllocTag("test")).unwrap_or_else(fail)
+    }
+
+    /// Prepares and finishes a use of `block` on `stream`, with no work in between: enough to see
+    /// what the runtime waits for and remembers.
+    ///
+    /// # Panics
+    /// If either is refused.
+    #[track_caller]
+    pub fn touch(&self, block: &DeviceBlock, stream: StreamId, access: Access) {
+        let id = BlockId::from_block(block);
+        self.runtime.prepare_block_use(id, stream, access).unwrap_or_else(fail);
+        self.runtime.finish_block_use(id, stream, access).unwrap_or_else(fail);
+    }
+
+    /// Whether everything enqueued on `stream` is done.
+    ///
+    /// # Panics
+    /// If the device fails.
+    #[must_use]
+    pub fn is_idle(&self, stream: StreamId) -> bool {
+        let raw = self.pool.resolve(stream).expect("a stream of the pool");
+        // SAFETY: the stream is the pool's, and the pool is alive.
+        let progress = unsafe { self.driver.stream_progress(raw) }.unwrap_or_else(fail);
+        progress == StreamProgress::Idle
+    }
+
     /// A kernel, loaded.
     ///
     /// # Panics
@@ -130,7 +192,7 @@ impl Rig {
         value: u32,
         stream: StreamId,
     ) -> ResourceResult<()> {
-        LaunchBuilder::new(&self.runtime, &self.kernel(&kernels::FILL_U32), stream)
+        LaunchBuilder::new(&self.runtime, &self.runtime.load_kernel(&kernels::FILL_U32)?, stream)
             .output(out)
             .value(value)
             .value(out.len() as u64)
@@ -144,7 +206,7 @@ impl Rig {
         to: &TrackedCudaSlice<u32>,
         stream: StreamId,
     ) -> ResourceResult<()> {
-        LaunchBuilder::new(&self.runtime, &self.kernel(&kernels::COPY_U32), stream)
+        LaunchBuilder::new(&self.runtime, &self.runtime.load_kernel(&kernels::COPY_U32)?, stream)
             .input(from)
             .output(to)
             .value(from.len() as u64)
@@ -158,11 +220,15 @@ impl Rig {
         amount: u32,
         stream: StreamId,
     ) -> ResourceResult<()> {
-        LaunchBuilder::new(&self.runtime, &self.kernel(&kernels::INCREMENT_U32), stream)
-            .in_out(data)
-            .value(amount)
-            .value(data.len() as u64)
-            .launch(LaunchDims::for_elements(data.len()))
+        LaunchBuilder::new(
+            &self.runtime,
+            &self.runtime.load_kernel(&kernels::INCREMENT_U32)?,
+            stream,
+        )
+        .in_out(data)
+        .value(amount)
+        .value(data.len() as u64)
+        .launch(LaunchDims::for_elements(data.len()))
     }
 
     /// Launches a kernel on `stream` past the recorder: the runtime knows nothing of it.
@@ -189,4 +255,21 @@ impl Rig {
 #[track_caller]
 pub fn fail<T>(error: impl std::fmt::Display) -> T {
     panic!("{error}")
+}
+
+/// Looks again and again until `condition` holds; false if it does not within `limit`.
+///
+/// Shows that something happens (assert true, with a generous limit), or gives a wrong program
+/// every chance to go wrong (assert false, with a short one).
+pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
 }
