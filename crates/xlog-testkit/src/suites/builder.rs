@@ -68,7 +68,8 @@ impl Scene {
         assert_eq!(Books::of(&self.rig), before, "a refusal changes nothing: {refusal}");
         assert_unclaimed(&self.rig, &self.input, self.stream);
         assert_unclaimed(&self.rig, &self.data, self.stream);
-        let right = self.builder().input(&self.input).in_out(&self.data).value(1u32);
+        let mut right = self.builder();
+        right.input(&self.input).in_out(&self.data).value(1u32);
         right.value(LEN as u64).launch(DIMS).unwrap_or_else(fail);
         refusal
     }
@@ -77,9 +78,9 @@ impl Scene {
 fn arguments_of_the_wrong_kind_name_their_parameter(device: TestDevice) {
     let scene = Scene::new(device);
     let (input, data) = (&scene.input, &scene.data);
-    let end = |b: LaunchBuilder<'_>| b.value(1u32).value(LEN as u64).launch(DIMS);
+    let end = |b: &mut LaunchBuilder<'_>| b.value(1u32).value(LEN as u64).launch(DIMS);
     for wrong in [LaunchBuilder::output::<u32>, LaunchBuilder::in_out::<u32>] {
-        let refusal = scene.refused(|| end(wrong(scene.builder(), input).in_out(data)));
+        let refusal = scene.refused(|| end(wrong(&mut scene.builder(), input).in_out(data)));
         assert_says(&refusal, &["xlog_mix_u32", "parameter 0", "(in)", "In u32"]);
     }
     for wrong in [LaunchBuilder::input::<u32>, LaunchBuilder::output::<u32>] {
@@ -89,14 +90,15 @@ fn arguments_of_the_wrong_kind_name_their_parameter(device: TestDevice) {
     let refusal = scene.refused(|| end(scene.builder().value(3u32).in_out(data)));
     assert_says(&refusal, &["parameter 0", "(in)", "Scalar u32"]);
     let refusal = scene.refused(|| {
-        let three = scene.builder().input(input).in_out(data).input(input);
+        let mut three = scene.builder();
+        three.input(input).in_out(data).input(input);
         three.value(LEN as u64).launch(DIMS)
     });
     assert_says(&refusal, &["parameter 2", "(salt)", "Scalar u32", "In u32"]);
     let fill = scene.rig.kernel(&kernels::FILL_U32);
     for wrong in [LaunchBuilder::input::<u32>, LaunchBuilder::in_out::<u32>] {
-        let builder = LaunchBuilder::new(&scene.rig.runtime, &fill, scene.stream);
-        let refusal = scene.refused(|| end(wrong(builder, data)));
+        let mut builder = LaunchBuilder::new(&scene.rig.runtime, &fill, scene.stream);
+        let refusal = scene.refused(|| end(wrong(&mut builder, data)));
         assert_says(&refusal, &["xlog_fill_u32", "parameter 0", "(out)", "Out u32"]);
     }
 }
@@ -106,11 +108,16 @@ fn arguments_of_the_wrong_type_name_their_parameter(device: TestDevice) {
     let allocate = || scene.rig.manager.alloc_on::<f32>(LEN, scene.stream, AllocTag("floats"));
     let floats = allocate().unwrap_or_else(fail);
     let refusal = scene.refused(|| {
-        let builder = scene.builder().input(&floats).in_out(&scene.data);
+        let mut builder = scene.builder();
+        builder.input(&floats).in_out(&scene.data);
         builder.value(1u32).value(LEN as u64).launch(DIMS)
     });
     assert_says(&refusal, &["parameter 0", "(in)", "In u32", "In f32"]);
-    let memory = || scene.builder().input(&scene.input).in_out(&scene.data);
+    let memory = || {
+        let mut builder = scene.builder();
+        builder.input(&scene.input).in_out(&scene.data);
+        builder
+    };
     let refusal = scene.refused(|| memory().value(1i32).value(LEN as u64).launch(DIMS));
     assert_says(&refusal, &["parameter 2", "(salt)", "u32", "i32"]);
     // The mistake people make: a length of the wrong width.
@@ -124,27 +131,36 @@ fn arguments_of_the_wrong_type_name_their_parameter(device: TestDevice) {
 
 fn too_few_and_too_many_arguments_are_refused(device: TestDevice) {
     let scene = Scene::new(device);
-    let right =
-        || scene.builder().input(&scene.input).in_out(&scene.data).value(1u32).value(LEN as u64);
+    let three = || {
+        let mut builder = scene.builder();
+        builder.input(&scene.input).in_out(&scene.data).value(1u32);
+        builder
+    };
     assert_says(
         &scene.refused(|| scene.builder().launch(DIMS)),
         &["xlog_mix_u32", "takes 4 arguments", "0 were given"],
     );
-    let three = || scene.builder().input(&scene.input).in_out(&scene.data).value(1u32);
     assert_says(&scene.refused(|| three().launch(DIMS)), &["takes 4 arguments", "3 were given"]);
-    let refusal = scene.refused(|| right().value(1u32).launch(DIMS));
+    let refusal = scene.refused(|| three().value(LEN as u64).value(1u32).launch(DIMS));
     assert_says(&refusal, &["takes 4 arguments", "one more"]);
-    let refusal = scene.refused(|| right().input(&scene.data).launch(DIMS));
+    let refusal = scene.refused(|| three().value(LEN as u64).input(&scene.data).launch(DIMS));
     assert_says(&refusal, &["takes 4 arguments", "one more"]);
     // Far more than any kernel can take.
-    let refusal = scene.refused(|| (0..100).fold(right(), |b, _| b.value(1u32)).launch(DIMS));
+    let refusal = scene.refused(|| {
+        let mut builder = three();
+        for _ in 0..100 {
+            builder.value(1u32);
+        }
+        builder.launch(DIMS)
+    });
     assert_says(&refusal, &["takes 4 arguments"]);
 }
 
 fn the_first_mistake_is_the_one_reported(device: TestDevice) {
     let scene = Scene::new(device);
     let refusal = scene.refused(|| {
-        let wrong = scene.builder().output(&scene.input).value(1u64);
+        let mut wrong = scene.builder();
+        wrong.output(&scene.input).value(1u64);
         wrong.value(2u8).launch(LaunchDims::linear(0, 0))
     });
     assert_says(&refusal, &["parameter 0", "(in)"]);
@@ -155,7 +171,7 @@ fn a_kernel_of_another_device_is_refused(device: TestDevice) {
     let other = Rig::new(device);
     let foreign = other.kernel(&kernels::FILL_U32);
     let refusal = scene.refused(|| {
-        let builder = LaunchBuilder::new(&scene.rig.runtime, &foreign, scene.stream);
+        let mut builder = LaunchBuilder::new(&scene.rig.runtime, &foreign, scene.stream);
         builder.output(&scene.data).value(1u32).value(LEN as u64).launch(DIMS)
     });
     assert_says(&refusal, &["xlog_fill_u32", "another device"]);
@@ -170,7 +186,8 @@ fn zero_dimensions_are_refused(device: TestDevice) {
             let which = if of_block { &mut dims.block } else { &mut dims.grid };
             which[dimension] = 0;
             let refusal = scene.refused(|| {
-                let builder = scene.builder().input(&scene.input).in_out(&scene.data);
+                let mut builder = scene.builder();
+                builder.input(&scene.input).in_out(&scene.data);
                 builder.value(1u32).value(LEN as u64).launch(dims)
             });
             assert_says(&refusal, &["xlog_mix_u32", "at least 1"]);
@@ -182,18 +199,21 @@ fn untracked_memory_names_its_parameter(device: TestDevice) {
     let scene = Scene::new(device);
     let bare = untracked(&scene.rig, LEN);
     let refusal = scene.refused(|| {
-        let builder = scene.builder().input(&bare).in_out(&scene.data);
+        let mut builder = scene.builder();
+        builder.input(&bare).in_out(&scene.data);
         builder.value(1u32).value(LEN as u64).launch(DIMS)
     });
     assert_says(&refusal, &["untracked buffer rejected", "in", "with_runtime"]);
     let view = bare.view(..LEN).unwrap_or_else(fail);
     let refusal = scene.refused(|| {
-        let builder = scene.builder().input(&scene.input).in_out(&view);
+        let mut builder = scene.builder();
+        builder.input(&scene.input).in_out(&view);
         builder.value(1u32).value(LEN as u64).launch(DIMS)
     });
     assert_says(&refusal, &["untracked buffer rejected: data"]);
     let refusal = scene.refused(|| {
-        let builder = scene.builder().input(&scene.input).in_out(&scene.data).value(1u32);
+        let mut builder = scene.builder();
+        builder.input(&scene.input).in_out(&scene.data).value(1u32);
         builder.value(LEN as u64).also(Access::Read, &bare).launch(DIMS)
     });
     assert_says(&refusal, &["untracked buffer rejected", "beside the arguments"]);
@@ -226,7 +246,7 @@ fn an_unknown_stream_is_refused(device: TestDevice) {
     scene.rig.pool.release(released).unwrap_or_else(fail);
     for unknown in [StreamId(u32::MAX), StreamId(4711), released] {
         let refusal = scene.refused(|| {
-            let builder = LaunchBuilder::new(&scene.rig.runtime, &scene.mix, unknown);
+            let mut builder = LaunchBuilder::new(&scene.rig.runtime, &scene.mix, unknown);
             let builder = builder.input(&scene.input).in_out(&scene.data);
             builder.value(1u32).value(LEN as u64).launch(DIMS)
         });
@@ -252,7 +272,8 @@ fn memory_declared_beside_the_arguments_is_waited_for(device: TestDevice) {
         let gate = Gate::new(&rig);
         gate.hold(&rig, a);
         rig.fill(&hidden, 9, a).unwrap_or_else(fail);
-        let builder = LaunchBuilder::new(&rig.runtime, &copy, b).input(&seen).output(&seen);
+        let mut builder = LaunchBuilder::new(&rig.runtime, &copy, b);
+        builder.input(&seen).output(&seen);
         let builder = builder.value(LEN as u64).also(access, &hidden);
         builder.launch(DIMS).unwrap_or_else(fail);
         assert!(!comes_true(|| is_idle(&rig, b)), "{access:?}: it waits for what it declares");
@@ -267,7 +288,8 @@ fn memory_declared_beside_the_arguments_is_waited_for(device: TestDevice) {
 fn two_arguments_of_one_block_are_one_use(device: TestDevice) {
     let scene = Scene::new(device);
     // Read and read-write of one block: two claims would refuse each other.
-    let builder = scene.builder().input(&scene.data).in_out(&scene.data).value(7u32);
+    let mut builder = scene.builder();
+    builder.input(&scene.data).in_out(&scene.data).value(7u32);
     builder.value(LEN as u64).launch(DIMS).unwrap_or_else(fail);
     let mixed = kernels::mix_u32(0, 0, 7);
     assert_eq!(scene.data.download().unwrap_or_else(fail), [mixed; LEN]);
@@ -283,7 +305,8 @@ fn views_are_arguments_at_their_offset(device: TestDevice) {
     data.upload(&values).unwrap_or_else(fail);
     let from = input.view(5..=20).unwrap_or_else(fail);
     let to = data.view(40..56).unwrap_or_else(fail);
-    let builder = scene.builder().input(&from).in_out(&to).value(3u32);
+    let mut builder = scene.builder();
+    builder.input(&from).in_out(&to).value(3u32);
     builder.value(to.len() as u64).launch(DIMS).unwrap_or_else(fail);
     let mut expected = values.clone();
     for i in 0..16 {
@@ -337,7 +360,8 @@ fn a_failed_wait_enqueues_nothing(device: TestDevice) {
     let _ = scene.rig.kernel(&kernels::INCREMENT_U32);
     let gate = Gate::new(&scene.rig);
     gate.hold(&scene.rig, scene.stream);
-    let builder = scene.builder().input(&scene.input).in_out(&scene.data).value(1u32);
+    let mut builder = scene.builder();
+    builder.input(&scene.input).in_out(&scene.data).value(1u32);
     builder.value(LEN as u64).launch(DIMS).unwrap_or_else(fail);
     let launches = scene.rig.driver.count(DriverCall::Launch);
     scene.rig.driver.fail_after(DriverCall::WaitEvent, 0, 1);
@@ -356,7 +380,8 @@ fn a_failed_record_of_a_launch_is_made_good(device: TestDevice) {
     let scene = Scene::new(device);
     let [other] = scene.rig.streams();
     scene.rig.driver.fail_after(DriverCall::RecordEvent, 0, 1);
-    let builder = scene.builder().input(&scene.input).in_out(&scene.data).value(1u32);
+    let mut builder = scene.builder();
+    builder.input(&scene.input).in_out(&scene.data).value(1u32);
     let launched = builder.value(LEN as u64).launch(DIMS);
     assert!(launched.as_ref().is_err_and(is_injected), "{launched:?}");
     assert!(is_idle(&scene.rig, scene.stream), "the work was over before the error came back");

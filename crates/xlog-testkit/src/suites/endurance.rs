@@ -91,13 +91,15 @@ fn run(rig: &Rig, streams: &[StreamId], blocks: &[TrackedCudaSlice<u32>], launch
     for number in 0..launches {
         let stream = streams[number / 64 % streams.len()];
         let block = &blocks[number % blocks.len()];
-        let builder = LaunchBuilder::new(&rig.runtime, &kernel, stream).in_out(block);
+        let mut builder = LaunchBuilder::new(&rig.runtime, &kernel, stream);
+        builder.in_out(block);
         builder.launch(dims).unwrap_or_else(fail);
         if number % 512 == 0 {
             let passing = rig.manager.alloc_on::<u32>(64, stream, AllocTag("passing"));
             let passing = passing.unwrap_or_else(fail);
             let elsewhere = streams[(number / 64 + 1) % streams.len()];
-            let builder = LaunchBuilder::new(&rig.runtime, &kernel, elsewhere).in_out(&passing);
+            let mut builder = LaunchBuilder::new(&rig.runtime, &kernel, elsewhere);
+            builder.in_out(&passing);
             builder.launch(dims).unwrap_or_else(fail);
         }
         if number % 65_536 == 0 {
@@ -137,12 +139,14 @@ fn readers_are_counted_by_stream_and_not_by_launch(device: TestDevice) {
     let write = rig.kernel(&kernels::EMPTY_1);
     let dims = LaunchDims::linear(1, 1);
     let read_on = |stream| {
-        let builder = LaunchBuilder::new(&rig.runtime, &read, stream).input(&data);
+        let mut builder = LaunchBuilder::new(&rig.runtime, &read, stream);
+        builder.input(&data);
         builder.launch(dims).unwrap_or_else(fail);
     };
     let write_on = |stream| {
         let waits = rig.driver.count(DriverCall::WaitEvent);
-        let builder = LaunchBuilder::new(&rig.runtime, &write, stream).in_out(&data);
+        let mut builder = LaunchBuilder::new(&rig.runtime, &write, stream);
+        builder.in_out(&data);
         builder.launch(dims).unwrap_or_else(fail);
         (rig.driver.count(DriverCall::WaitEvent) - waits) as usize
     };

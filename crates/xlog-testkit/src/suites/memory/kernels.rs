@@ -54,24 +54,28 @@ pub(super) fn elementwise_kernels_give_what_plain_code_gives(test: TestDevice) {
         let (on_device, len) = (uploaded(&rig, &input, s), n as u64);
 
         let out = poisoned(&rig, n, s);
-        let fill = launch(&device::FILL_U32).output(&out).value(scalar).value(len);
+        let mut fill = launch(&device::FILL_U32);
+        fill.output(&out).value(scalar).value(len);
         fill.launch(dims).unwrap_or_else(fail);
         assert_result(&out, vec![scalar; n]);
 
         let out = poisoned(&rig, n, s);
-        let copy = launch(&device::COPY_U32).input(&on_device).output(&out).value(len);
+        let mut copy = launch(&device::COPY_U32);
+        copy.input(&on_device).output(&out).value(len);
         copy.launch(dims).unwrap_or_else(fail);
         assert_result(&out, input.clone());
 
         let mut with_guard = data.clone();
         with_guard.resize(n + GUARD, POISON);
         let out = uploaded(&rig, &with_guard, s);
-        let increment = launch(&device::INCREMENT_U32).in_out(&out).value(scalar).value(len);
+        let mut increment = launch(&device::INCREMENT_U32);
+        increment.in_out(&out).value(scalar).value(len);
         increment.launch(dims).unwrap_or_else(fail);
         assert_result(&out, data.iter().map(|value| value.wrapping_add(scalar)).collect());
 
         let out = uploaded(&rig, &with_guard, s);
-        let mixing = launch(&device::MIX_U32).input(&on_device).in_out(&out).value(scalar);
+        let mut mixing = launch(&device::MIX_U32);
+        mixing.input(&on_device).in_out(&out).value(scalar);
         mixing.value(len).launch(dims).unwrap_or_else(fail);
         let mixed = data.iter().zip(&input).map(|(d, i)| mix(*d, *i, scalar)).collect();
         assert_result(&out, mixed);
@@ -81,7 +85,8 @@ pub(super) fn elementwise_kernels_give_what_plain_code_gives(test: TestDevice) {
         let (a, x): (f32, Vec<f32>) = (float(&scalar), input.iter().map(float).collect());
         let y: Vec<f32> = data.iter().map(float).collect();
         let (x_on, y_on) = (uploaded(&rig, &x, s), uploaded(&rig, &y, s));
-        let axpy = launch(&device::AXPY_F32).value(a).input(&x_on).in_out(&y_on).value(len);
+        let mut axpy = launch(&device::AXPY_F32);
+        axpy.value(a).input(&x_on).in_out(&y_on).value(len);
         axpy.launch(dims).unwrap_or_else(fail);
         let found = y_on.download().unwrap_or_else(fail);
         for i in 0..n {
@@ -143,8 +148,10 @@ pub(super) fn touching_kernels_add_to_the_first_element_of_each_block(test: Test
         let before: Vec<Vec<u32>> = (0..blocks).map(|_| random.u32s(3)).collect();
         let slices: Vec<_> = before.iter().map(|values| uploaded(&rig, values, s)).collect();
         let amount = random.next() as u32;
-        let builder = LaunchBuilder::new(&rig.runtime, &kernel, s);
-        let builder = slices.iter().fold(builder, |builder, slice| builder.in_out(slice));
+        let mut builder = LaunchBuilder::new(&rig.runtime, &kernel, s);
+        for slice in &slices {
+            builder.in_out(slice);
+        }
         builder.value(amount).launch(LaunchDims::linear(1, 1)).unwrap_or_else(fail);
         for (slice, mut expected) in slices.iter().zip(before) {
             expected[0] = expected[0].wrapping_add(amount);
@@ -169,10 +176,14 @@ pub(super) fn empty_kernels_change_nothing(test: TestDevice) {
         let kernel = rig.kernel(definition);
         let before: Vec<Vec<u32>> = (0..blocks).map(|_| random.u32s(100)).collect();
         let slices: Vec<_> = before.iter().map(|values| uploaded(&rig, values, s)).collect();
-        let builder = LaunchBuilder::new(&rig.runtime, &kernel, s);
-        let builder = slices.iter().fold(builder, |builder, slice| {
-            if writes { builder.in_out(slice) } else { builder.input(slice) }
-        });
+        let mut builder = LaunchBuilder::new(&rig.runtime, &kernel, s);
+        for slice in &slices {
+            if writes {
+                builder.in_out(slice)
+            } else {
+                builder.input(slice)
+            };
+        }
         builder.launch(LaunchDims::linear(1, 32)).unwrap_or_else(fail);
         for (slice, expected) in slices.iter().zip(before) {
             assert_eq!(slice.download().unwrap_or_else(fail), expected);
@@ -195,7 +206,8 @@ pub(super) fn a_gate_holds_until_its_signal_or_its_time(test: TestDevice) {
     // Without a signal it ends by itself.
     let flag = rig.zeros(1, held);
     let kernel = rig.kernel(&device::GATE);
-    let builder = LaunchBuilder::new(&rig.runtime, &kernel, held).input(&flag);
+    let mut builder = LaunchBuilder::new(&rig.runtime, &kernel, held);
+    builder.input(&flag);
     builder.value(2_000_000u64).launch(LaunchDims::linear(1, 1)).unwrap_or_else(fail);
     rig.runtime.synchronize(held).unwrap_or_else(fail);
     assert_eq!(flag.download().unwrap_or_else(fail), [0]);

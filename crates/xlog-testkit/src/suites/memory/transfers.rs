@@ -277,6 +277,7 @@ pub(super) fn untracked_memory_is_copied_with_the_device_at_rest(device: TestDev
     }
     let kernel = runtime.load_kernel(&kernels::EMPTY_1).unwrap_or_else(fail);
     let slice = manager.alloc::<u32>(1).unwrap_or_else(fail);
-    let launched = LaunchBuilder::new(&runtime, &kernel, stream).in_out(&slice);
+    let mut launched = LaunchBuilder::new(&runtime, &kernel, stream);
+    launched.in_out(&slice);
     assert!(launched.launch(LaunchDims::linear(1, 1)).is_err(), "not tracked, not launched");
 }

@@ -65,7 +65,8 @@ pub(super) fn kernels_over_views_touch_only_the_view(device: TestDevice) {
     let fill = rig.kernel(&kernels::FILL_U32);
     let run = |start: usize, end: usize, value: u32, stream| {
         let view = slice.view(start..end).unwrap_or_else(fail);
-        let builder = LaunchBuilder::new(&rig.runtime, &fill, stream).output(&view);
+        let mut builder = LaunchBuilder::new(&rig.runtime, &fill, stream);
+        builder.output(&view);
         let builder = builder.value(value).value(view.len() as u64);
         builder.launch(LaunchDims::for_elements(view.len())).unwrap_or_else(fail);
     };

@@ -322,7 +322,8 @@ fn full_queue(device: TestDevice, waits: bool) {
         thread::spawn(move || {
             if waits {
                 // An odd one, so that it is the wait that finds the queue full.
-                let odd = LaunchBuilder::new(&rig.runtime, &touch, busy).in_out(&theirs);
+                let mut odd = LaunchBuilder::new(&rig.runtime, &touch, busy);
+                odd.in_out(&theirs);
                 odd.launch(dims).unwrap_or_else(fail);
             }
             for _ in 0..TOO_MANY {
@@ -330,12 +331,15 @@ fn full_queue(device: TestDevice, waits: bool) {
                     return;
                 }
                 if waits {
-                    let write = LaunchBuilder::new(&rig.runtime, &touch, feeder).in_out(&fed);
+                    let mut write = LaunchBuilder::new(&rig.runtime, &touch, feeder);
+                    write.in_out(&fed);
                     write.launch(dims).unwrap_or_else(fail);
-                    let read = LaunchBuilder::new(&rig.runtime, &read, busy).input(&fed);
+                    let mut read = LaunchBuilder::new(&rig.runtime, &read, busy);
+                    read.input(&fed);
                     read.launch(dims).unwrap_or_else(fail);
                 } else {
-                    let one = LaunchBuilder::new(&rig.runtime, &touch, busy).in_out(&theirs);
+                    let mut one = LaunchBuilder::new(&rig.runtime, &touch, busy);
+                    one.in_out(&theirs);
                     one.launch(dims).unwrap_or_else(fail);
                 }
                 launched.fetch_add(1, Ordering::SeqCst);

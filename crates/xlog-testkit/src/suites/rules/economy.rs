@@ -120,7 +120,7 @@ fn a_launch_over_eight_blocks_records_exactly_one_event(device: TestDevice) {
     let launch = |stream| {
         let mut launch = LaunchBuilder::new(&rig.runtime, &kernel, stream);
         for slice in &slices {
-            launch = launch.in_out(slice);
+            launch.in_out(slice);
         }
         launch.value(1u32).launch(LaunchDims::linear(1, 1)).unwrap_or_else(fail);
     };
