@@ -257,7 +257,9 @@ fn an_unknown_stream_is_refused(device: TestDevice) {
 fn nothing_happens_without_launch(device: TestDevice) {
     let scene = Scene::new(device);
     let before = Books::of(&scene.rig);
-    drop(scene.builder().input(&scene.input).in_out(&scene.data).value(1u32));
+    let mut builder = scene.builder();
+    builder.input(&scene.input).in_out(&scene.data).value(1u32);
+    drop(builder);
     assert_eq!(Books::of(&scene.rig), before);
     assert_unclaimed(&scene.rig, &scene.data, scene.stream);
 }
