@@ -193,7 +193,7 @@ impl Core {
     /// The free of a block that was claimed when it was handed back.
     fn free_later(&self, ptr: u64) {
         if let Some(retired) = self.tracker().retired(ptr)
-            && let Err(error) = self.free(&retired)
+            && let Err(error) = self.check().and_then(|()| self.free(&retired))
         {
             self.keep_for_reap(&retired, &error);
         }
