@@ -241,6 +241,7 @@ impl Core {
         let Some(raw) = tracker.lanes()[lane].created_raw() else {
             return Ok(());
         };
+        tracker.check_capture(&tracker.lanes()[lane])?;
         let driver = self.device.driver();
         // SAFETY: the stream lives as long as the tracker. `seen` was read before the question.
         let progress = self.device.note(unsafe { driver.stream_progress(raw) })?;
