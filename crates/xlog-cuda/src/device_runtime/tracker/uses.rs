@@ -171,8 +171,7 @@ impl UseTracker {
         }
     }
 
-    /// Records uses that hold no claim. A stale block is refused; beside others, they are recorded
-    /// all the same, since their work is in flight.
+    /// Records uses that hold no claim: all or none, so one stale block refuses the batch.
     pub(crate) fn finish(
         &self,
         uses: &[BlockUse],
@@ -182,16 +181,12 @@ impl UseTracker {
         check_device(uses, ordinal)?;
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| super::unknown_stream(stream))?;
-        let mut answer = Ok(());
         let mut known = Vec::with_capacity(uses.len());
         for one in uses {
-            match self.find_owned(one) {
-                Some(found) => known.push((found, one.access)),
-                None => answer = answer.and(Err(stale(one))),
-            }
+            known.push((self.find_recordable(one).ok_or_else(|| stale(one))?, one.access));
         }
         if known.is_empty() {
-            return answer;
+            return Ok(());
         }
         let mut published = None;
         let marked = self.mark(lane, |point, _| published = Some(point));
@@ -208,7 +203,7 @@ impl UseTracker {
                 slot.with_rest(|rest| keep_latest(&mut rest.bare_reads, point));
             }
         }
-        answer
+        Ok(())
     }
 
     /// What a write at `point` covers: what its event follows, no more.
@@ -285,12 +280,14 @@ impl UseTracker {
     }
 
     fn find_live(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
-        self.find_owned(one).filter(|(_, slot)| slot.lives_at(one.block.ptr))
+        self.find(one.block, one.slot).filter(|(_, slot)| slot.lives_at(one.block.ptr))
     }
 
-    /// The slot of a block, freed meanwhile or not: while its launch holds a claim it stays.
-    fn find_owned(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
-        self.find(one.block, one.slot)
+    /// The slot of a block whose uses can still be recorded: a live one, or one whose free waits
+    /// for the launches that hold claims on it.
+    fn find_recordable(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
+        let found = self.find(one.block, one.slot);
+        found.filter(|(number, slot)| slot.lives_at(one.block.ptr) || self.is_held(*number))
     }
 }
 
