@@ -34,6 +34,9 @@ impl UseTracker {
         for one in uses {
             let (number, slot) = self.find_live(one).ok_or_else(|| stale(one))?;
             self.gather(number, slot, one.access, &view, &mut needed);
+            if needed.is_unreachable() {
+                return Err(unprotected(one));
+            }
         }
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
@@ -61,12 +64,28 @@ impl UseTracker {
             return Err(super::unknown_stream(holder.stream));
         }
         if !needed.is_empty()
-            && let Err(error) = self.queue_waits(lane, &needed)
+            && let Err(error) = self.follow(uses, slots, lane, &needed)
         {
             self.release(ticket);
             return Err(error);
         }
         Ok((lane, ticket))
+    }
+
+    /// Queues the waits of a launch, unless one of its blocks has a use that nothing can wait for.
+    #[inline]
+    fn follow(
+        &self,
+        uses: &[BlockUse],
+        slots: &Slots<'_>,
+        lane: &Lane,
+        needed: &Frontier,
+    ) -> ResourceResult<()> {
+        if !needed.is_unreachable() {
+            return self.queue_waits(lane, needed);
+        }
+        let leaked = |slot: &&Slot| slot.with_rest(|rest| rest.unprotected);
+        Err(unprotected(&uses[slots.iter().position(leaked).unwrap_or(0)]))
     }
 
     /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
@@ -104,6 +123,9 @@ impl UseTracker {
             slot.with_rest(|rest| {
                 let reads: &[Point] = if access.writes() { &rest.bare_reads } else { &[] };
                 rest.bare_writes.iter().chain(reads).for_each(|point| view.need(*point, needed));
+                if rest.unprotected {
+                    needed.make_unreachable();
+                }
             });
         }
     }
@@ -308,6 +330,16 @@ fn check_device(uses: &[BlockUse], ordinal: u32) -> ResourceResult<()> {
         None => Ok(()),
         Some(one) => Err(foreign_device(one.block.device_ordinal, ordinal)),
     }
+}
+
+/// A block with a use that nobody can wait for takes no further ones.
+#[cold]
+fn unprotected(one: &BlockUse) -> ResourceError {
+    ResourceError::StreamMisuse(format!(
+        "the block at {:#x} had a use that could be neither recorded nor waited for, so nothing \
+         can be ordered behind it; allocate another",
+        one.block.ptr
+    ))
 }
 
 #[cold]
