@@ -304,12 +304,11 @@ impl UseTracker {
     /// Frees what waited for claims that are gone.
     #[cold]
     pub(crate) fn run_deferred_frees(&self) {
-        let waiting = std::mem::take(&mut *self.deferred.lock());
-        for number in waiting {
-            if self.is_held(number) {
-                self.deferred.lock().push(number);
-                continue;
-            }
+        // Looked at with the list locked: whoever gives up the last claim now looks after us, and
+        // finds what we left.
+        let free: Vec<u32> =
+            self.deferred.lock().extract_if(.., |number| !self.is_held(*number)).collect();
+        for number in free {
             self.deferred_frees.fetch_sub(1, Ordering::SeqCst);
             let run =
                 self.slots.get(number).and_then(|s| s.with_rest(|rest| rest.on_release.take()));
