@@ -148,6 +148,7 @@ fn too_few_and_too_many_arguments_are_refused(device: TestDevice) {
     // Far more than any kernel can take.
     let refusal = scene.refused(|| {
         let mut builder = three();
+        builder.value(LEN as u64);
         for _ in 0..100 {
             builder.value(1u32);
         }

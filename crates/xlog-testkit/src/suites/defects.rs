@@ -348,23 +348,31 @@ fn defect_10_work_that_can_be_neither_recorded_nor_awaited_is_never_reused(devic
     rig.runtime.deallocate(next).unwrap_or_else(fail);
 }
 
-/// The stream is refused between the copy and its record, because the driver does not say whether
-/// it is captured: the error must leave the block neither claimed nor unprotected.
+/// One piece of an upload is in flight when the next one fails: the error must leave the block
+/// neither claimed nor unprotected.
 fn defect_10_a_copy_that_fails_half_way_gives_up_its_claims(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
     warm_up(&rig, &[a, b]);
-    let mut data = filled(&rig, 0, a);
-    assert!(rig.pool.resolve(b).is_some(), "from here on its capture is asked about");
-    rig.driver.fail_after(DriverCall::IsCapturing, 1, 1);
-    let answer = data.upload_on(&[7; LEN], b);
+    // More than one piece, and staging memory for both before anything is held.
+    const MANY: usize = 3 << 20;
+    let (mut data, sevens) = (rig.zeros(MANY, a), vec![7; MANY]);
+    data.upload_on(&vec![0; MANY], b).unwrap_or_else(fail);
+    rig.runtime.synchronize(b).unwrap_or_else(fail);
+    let gate = Gate::new(&rig);
+    gate.hold(&rig, b);
+    rig.driver.fail_after(DriverCall::CopyToDevice, 1, 1);
+    let answer = data.upload_on(&sevens, b);
     rig.driver.heal();
     assert!(matches!(answer, Err(ResourceError::Driver(_))), "{answer:?}");
     let mut recorder = LaunchRecorder::new_strict(a);
     recorder.read_write(&data);
     recorder.preflight(&rig.runtime).unwrap_or_else(fail);
     recorder.commit(&rig.runtime).unwrap_or_else(fail);
-    assert_eq!(values(&data), [7; LEN], "the copy was in flight, and is followed");
+    let early = eventually(MOMENT, || rig.is_idle(a));
+    gate.open();
+    assert!(!early, "the first piece is in flight, and nobody waits for it");
+    assert_eq!(values(&data)[0], 7);
 }
 
 /// Reap blocks everyone behind a lock. The reaper waits for a held stream; everybody else, on

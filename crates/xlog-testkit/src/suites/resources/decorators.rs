@@ -24,7 +24,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_decorator_of_the_per_block_forms_keeps_the_order_of_streams,
     a_decorator_that_refuses_a_prepare_keeps_the_work_from_being_enqueued,
     batch_finish_goes_on_after_a_block_that_fails,
-    a_commit_that_a_decorator_refuses_waits_for_the_work_instead,
+    a_commit_that_a_decorator_refuses_protects_the_work_all_the_same,
     a_free_between_preflight_and_commit_waits_for_the_launch_through_a_decorator,
     a_shared_resource_answers_as_the_one_inside,
 ];
@@ -248,23 +248,30 @@ fn batch_finish_goes_on_after_a_block_that_fails(device: TestDevice) {
         });
         assert_eq!(before, [Some(1); 3]);
         *diary.refuse_finish.lock() = Some(id_of(&blocks[refused]));
+        let uses = blocks.each_ref().map(|block| BlockUse::new(id_of(block), Access::Read));
+        rig.runtime.prepare_uses(&uses, b).unwrap_or_else(fail);
+        rig.runtime.finish_uses(&uses, b).expect_err("one block was refused");
+        for (index, block) in blocks.iter().enumerate() {
+            let expected = if index == refused { 1 } else { 2 };
+            assert_eq!(rig.resource.pending_use_event_count(block.ptr()), Some(expected));
+        }
+        // A launch does not leave it at that: its work is in flight.
         let mut recorder = LaunchRecorder::new_strict(b);
         for block in &blocks {
             recorder.read(block);
         }
         recorder.preflight(&rig.runtime).unwrap_or_else(fail);
         recorder.commit(&rig.runtime).expect_err("one block was refused");
-        for (index, block) in blocks.iter().enumerate() {
-            let expected = if index == refused { 1 } else { 2 };
-            assert_eq!(rig.resource.pending_use_event_count(block.ptr()), Some(expected));
+        for block in &blocks {
+            assert_eq!(rig.resource.pending_use_event_count(block.ptr()), Some(2));
         }
         *diary.refuse_finish.lock() = None;
     }
 }
 
-/// A layer above the tracker refuses to record a use of work that is in flight: nothing else is
-/// left than to wait for that work.
-fn a_commit_that_a_decorator_refuses_waits_for_the_work_instead(device: TestDevice) {
+/// A layer above the tracker refuses to record a use of work that is in flight: the launch says so,
+/// and is protected all the same.
+fn a_commit_that_a_decorator_refuses_protects_the_work_all_the_same(device: TestDevice) {
     let (rig, diary) = watched(device);
     let [a, b] = rig.streams();
     let (data, seen) = (rig.zeros(256, a), rig.zeros(256, a));
@@ -275,19 +282,12 @@ fn a_commit_that_a_decorator_refuses_waits_for_the_work_instead(device: TestDevi
     let gate = Gate::new(&rig);
     gate.hold(&rig, b);
     *diary.refuse_finish.lock() = Some(id_of(&data));
-    let before = rig.driver.count(DriverCall::SynchronizeStream);
-    std::thread::scope(|scope| {
-        let launch = scope.spawn(|| rig.copy(&data, &seen, b));
-        let waits = eventually(Duration::from_secs(10), || {
-            rig.driver.count(DriverCall::SynchronizeStream) > before
-        });
-        gate.open();
-        assert!(waits, "work in flight was left without protection");
-        launch.join().unwrap().expect_err("the decorator refused");
-    });
-    assert!(rig.is_idle(b));
+    rig.copy(&data, &seen, b).expect_err("the decorator refused");
     *diary.refuse_finish.lock() = None;
     rig.fill(&data, 9, a).unwrap_or_else(fail);
+    let early = eventually(Duration::from_millis(10), || rig.is_idle(a));
+    gate.open();
+    assert!(!early, "work in flight was left without protection");
     assert_eq!(seen.download().unwrap_or_else(fail), [7; 256]);
 }
 
