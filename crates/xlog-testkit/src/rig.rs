@@ -20,7 +20,9 @@ use xlog_driver::{
     Arguments, Driver, KernelDefinition, StreamProgress, cuda::CudaDriver, host::HostDriver,
 };
 
-use crate::LayeredDriver;
+use crate::{DriverCall, LayeredDriver};
+
+type BoxedResource = Box<dyn DeviceMemoryResource + Send + Sync>;
 
 /// The device a suite runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -67,8 +69,8 @@ pub struct Rig {
     pub manager: GpuMemoryManager,
 }
 
-/// Every counter of a rig's resource and tracker at one moment: what a refused call must not
-/// change.
+/// Every counter of a rig's resource, tracker and driver at one moment: what a refused call must
+/// not change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // each is the method it is named for
 pub struct Books {
@@ -76,7 +78,22 @@ pub struct Books {
     pub pending_free_bytes: usize,
     pub pending_per_stream_total: usize,
     pub bytes_outstanding: usize,
+    pub held_bytes: usize,
     pub tracker: TrackerStats,
+    pub launches: u64,
+    pub copies: u64,
+    pub frees: u64,
+}
+
+impl Books {
+    /// The same with nothing freed and nothing recorded: for a call that may do that much.
+    #[must_use]
+    pub fn ignoring_frees(mut self) -> Self {
+        self.frees = 0;
+        (self.tracker.records, self.tracker.waits) = (0, 0);
+        (self.tracker.events_in_flight, self.tracker.events_idle) = (0, 0);
+        self
+    }
 }
 
 impl Rig {
@@ -90,7 +107,7 @@ impl Rig {
     #[must_use]
     pub fn decorated(
         device: TestDevice,
-        decorate: impl FnOnce(Arc<AsyncCudaResource>) -> Box<dyn DeviceMemoryResource + Send + Sync>,
+        decorate: impl FnOnce(Arc<AsyncCudaResource>) -> BoxedResource,
     ) -> Self {
         let driver = Arc::new(LayeredDriver::new(device.driver()));
         let device = Arc::new(CudaDevice::with_driver(Arc::clone(&driver) as Arc<dyn Driver>));
@@ -122,12 +139,20 @@ impl Rig {
     /// Every counter as it stands.
     #[must_use]
     pub fn books(&self) -> Books {
+        let count = |call| self.driver.count(call);
         Books {
             live_bytes: self.resource.live_bytes(),
             pending_free_bytes: self.resource.pending_free_bytes(),
             pending_per_stream_total: self.resource.pending_per_stream_total(),
             bytes_outstanding: self.runtime.bytes_outstanding(),
+            held_bytes: self.manager.held_bytes(),
             tracker: self.pool.stats(),
+            launches: count(DriverCall::Launch),
+            copies: count(DriverCall::CopyToDevice)
+                + count(DriverCall::CopyToHost)
+                + count(DriverCall::CopyOnDevice)
+                + count(DriverCall::FillBytes),
+            frees: count(DriverCall::Free) + count(DriverCall::FreeOn),
         }
     }
 
@@ -183,6 +208,23 @@ impl Rig {
         slice.fill_bytes(0, stream).unwrap_or_else(fail);
         self.runtime.synchronize(stream).unwrap_or_else(fail);
         slice
+    }
+
+    /// A slice of `value`s that every stream may use without a wait: it is all done.
+    ///
+    /// # Panics
+    /// If the device fails.
+    #[must_use]
+    pub fn filled(&self, len: usize, value: u32, stream: StreamId) -> TrackedCudaSlice<u32> {
+        let slice = self.zeros(len, stream);
+        self.fill(&slice, value, stream).unwrap_or_else(fail);
+        self.runtime.synchronize(stream).unwrap_or_else(fail);
+        slice
+    }
+
+    /// How many waits `work` queues.
+    pub fn waits(&self, work: impl FnOnce()) -> u64 {
+        self.driver.count_during(DriverCall::WaitEvent, work)
     }
 
     /// Fills `out` with `value` on `stream`, through the builder.

@@ -11,8 +11,7 @@ use xlog_cuda::{
 };
 
 use super::support::{
-    Books, assert_says, assert_unclaimed, assert_works, comes_true, is_idle, is_injected, misuse,
-    untracked,
+    assert_says, assert_unclaimed, assert_works, comes_true, is_injected, misuse, untracked,
 };
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, fail};
 
@@ -63,9 +62,9 @@ impl Scene {
     /// Runs a launch that must be refused; nothing may have changed, and the next launch works.
     #[track_caller]
     fn refused<T: std::fmt::Debug>(&self, launch: impl FnOnce() -> ResourceResult<T>) -> String {
-        let before = Books::of(&self.rig);
+        let before = self.rig.books();
         let refusal = misuse(launch());
-        assert_eq!(Books::of(&self.rig), before, "a refusal changes nothing: {refusal}");
+        assert_eq!(self.rig.books(), before, "a refusal changes nothing: {refusal}");
         assert_unclaimed(&self.rig, &self.input, self.stream);
         assert_unclaimed(&self.rig, &self.data, self.stream);
         let mut right = self.builder();
@@ -226,7 +225,7 @@ fn memory_of_another_runtime_is_refused(device: TestDevice) {
     // As many blocks as there are here, so that the foreign one's place exists here too.
     let strangers: Vec<_> = (0..4).map(|_| other.zeros(LEN, StreamId::DEFAULT)).collect();
     for stranger in &strangers {
-        let before = Books::of(&scene.rig);
+        let before = scene.rig.books();
         let launched = scene
             .builder()
             .input(stranger)
@@ -236,7 +235,7 @@ fn memory_of_another_runtime_is_refused(device: TestDevice) {
             .launch(DIMS);
         let generation = stranger.runtime_block().expect("a block").generation;
         assert_eq!(launched, Err(ResourceError::UseAfterFree { generation }));
-        assert_eq!(Books::of(&scene.rig), before);
+        assert_eq!(scene.rig.books(), before);
         assert_unclaimed(&scene.rig, &scene.data, scene.stream);
     }
 }
@@ -257,11 +256,11 @@ fn an_unknown_stream_is_refused(device: TestDevice) {
 
 fn nothing_happens_without_launch(device: TestDevice) {
     let scene = Scene::new(device);
-    let before = Books::of(&scene.rig);
+    let before = scene.rig.books();
     let mut builder = scene.builder();
     builder.input(&scene.input).in_out(&scene.data).value(1u32);
     drop(builder);
-    assert_eq!(Books::of(&scene.rig), before);
+    assert_eq!(scene.rig.books(), before);
     assert_unclaimed(&scene.rig, &scene.data, scene.stream);
 }
 
@@ -279,7 +278,7 @@ fn memory_declared_beside_the_arguments_is_waited_for(device: TestDevice) {
         builder.input(&seen).output(&seen);
         let builder = builder.value(LEN as u64).also(access, &hidden);
         builder.launch(DIMS).unwrap_or_else(fail);
-        assert!(!comes_true(|| is_idle(&rig, b)), "{access:?}: it waits for what it declares");
+        assert!(!comes_true(|| rig.is_idle(b)), "{access:?}: it waits for what it declares");
         // And later work waits for it: as a reader, or as a writer that replaced everything.
         let expected = if access == Access::Read { 2 } else { 1 };
         assert_eq!(rig.resource.pending_use_event_count(hidden.ptr()), Some(expected));
@@ -373,7 +372,7 @@ fn a_failed_wait_enqueues_nothing(device: TestDevice) {
     assert_eq!(scene.rig.driver.count(DriverCall::Launch), launches);
     // The failed wait is not taken for one that stands in the stream: the next launch queues it.
     scene.rig.increment(&scene.data, 1, other).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&scene.rig, other)), "the wait was skipped");
+    assert!(!comes_true(|| scene.rig.is_idle(other)), "the wait was skipped");
     gate.open();
     let expected = kernels::mix_u32(0, 0, 1).wrapping_add(1);
     assert_eq!(scene.data.download().unwrap_or_else(fail), [expected; LEN]);
@@ -387,7 +386,7 @@ fn a_failed_record_of_a_launch_is_made_good(device: TestDevice) {
     builder.input(&scene.input).in_out(&scene.data).value(1u32);
     let launched = builder.value(LEN as u64).launch(DIMS);
     assert!(launched.as_ref().is_err_and(is_injected), "{launched:?}");
-    assert!(is_idle(&scene.rig, scene.stream), "the work was over before the error came back");
+    assert!(scene.rig.is_idle(scene.stream), "the work was over before the error came back");
     assert_unclaimed(&scene.rig, &scene.data, other);
     let expected = kernels::mix_u32(0, 0, 1);
     assert_eq!(scene.data.download().unwrap_or_else(fail), [expected; LEN], "it did run");

@@ -12,15 +12,14 @@ use std::{
 };
 
 use xlog_cuda::{
-    CudaDevice, LaunchDims,
+    CudaDevice,
     device_runtime::{Access, AllocTag, BlockId, BlockUse, ResourceError, StreamId},
-    kernels,
     launch::LaunchRecorder,
     memory::TrackedCudaSlice,
 };
-use xlog_driver::{Arguments, DeviceKind};
+use xlog_driver::DeviceKind;
 
-use super::resources::deallocation::handle_of;
+use super::support::{copy_raw, handle_of, warm_up};
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
 
 pub(super) const CASES: &[TestCase] = cases![
@@ -48,33 +47,6 @@ const MOMENT: Duration = Duration::from_millis(10);
 /// Long enough for any device to get done what it can.
 const PLENTY: Duration = Duration::from_secs(10);
 
-fn filled(rig: &Rig, value: u32, stream: StreamId) -> TrackedCudaSlice<u32> {
-    let slice = rig.zeros(LEN, stream);
-    rig.fill(&slice, value, stream).unwrap_or_else(fail);
-    rig.runtime.synchronize(stream).unwrap_or_else(fail);
-    slice
-}
-
-/// Loads every kernel and touches every stream before anything is held.
-fn warm_up(rig: &Rig, streams: &[StreamId]) {
-    for stream in streams {
-        let (from, to) = (filled(rig, 1, *stream), filled(rig, 2, *stream));
-        rig.copy(&from, &to, *stream).unwrap_or_else(fail);
-        rig.increment(&to, 1, *stream).unwrap_or_else(fail);
-        assert_eq!(to.download().unwrap_or_else(fail), [2; LEN]);
-    }
-    rig.runtime.reap_pending().unwrap_or_else(fail);
-}
-
-/// Enqueues a copy past the recorder: the middle step of a recorded launch.
-fn copy_raw(rig: &Rig, from: &TrackedCudaSlice<u32>, to: &TrackedCudaSlice<u32>, stream: StreamId) {
-    let mut arguments = Arguments::new();
-    arguments.push_pointer(from.ptr());
-    arguments.push_pointer(to.ptr());
-    arguments.push_value(LEN as u64);
-    rig.launch_raw(&kernels::COPY_U32, &arguments, LaunchDims::for_elements(LEN), stream);
-}
-
 fn values(slice: &TrackedCudaSlice<u32>) -> Vec<u32> {
     slice.download().unwrap_or_else(fail)
 }
@@ -84,8 +56,9 @@ fn values(slice: &TrackedCudaSlice<u32>) -> Vec<u32> {
 fn defect_01_a_writer_waits_for_readers_on_every_stream(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c] = rig.streams();
-    warm_up(&rig, &[a, b, c]);
-    let (data, seen_by_a, seen_by_b) = (filled(&rig, 7, c), filled(&rig, 0, a), filled(&rig, 0, b));
+    warm_up(&rig, LEN, &[a, b, c]);
+    let (data, seen_by_a, seen_by_b) =
+        (rig.filled(LEN, 7, c), rig.filled(LEN, 0, a), rig.filled(LEN, 0, b));
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
     rig.copy(&data, &seen_by_a, a).unwrap_or_else(fail);
@@ -125,9 +98,9 @@ fn defect_02_readers_do_not_pile_up_between_writes(device: TestDevice) {
 fn defect_03_a_wait_counts_only_once_it_stands_in_the_stream(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
+    warm_up(&rig, LEN, &[a, b]);
     let (data, first_seen, second_seen) =
-        (filled(&rig, 0, a), filled(&rig, 0, b), filled(&rig, 0, b));
+        (rig.filled(LEN, 0, a), rig.filled(LEN, 0, b), rig.filled(LEN, 0, b));
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
     rig.fill(&data, 7, a).unwrap_or_else(fail);
@@ -155,8 +128,8 @@ fn defect_03_a_wait_counts_only_once_it_stands_in_the_stream(device: TestDevice)
 fn defect_04_a_launch_that_overtakes_another_on_its_stream_hides_nothing(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let (data, slow, quick) = (filled(&rig, 7, a), filled(&rig, 0, a), filled(&rig, 0, a));
+    warm_up(&rig, LEN, &[a, b]);
+    let (data, slow, quick) = (rig.filled(LEN, 7, a), rig.filled(LEN, 0, a), rig.filled(LEN, 0, a));
     let gate = Gate::new(&rig);
     let (mut first, mut second) = (LaunchRecorder::new_strict(a), LaunchRecorder::new_strict(a));
     first.read(&data).write(&slow);
@@ -180,9 +153,9 @@ fn defect_04_a_launch_that_overtakes_another_on_its_stream_hides_nothing(device:
 fn defect_04_threads_on_one_stream_lose_no_read(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let data = filled(&rig, 0, a);
-    let seen: Vec<_> = (0..4).map(|_| filled(&rig, 0, a)).collect();
+    warm_up(&rig, LEN, &[a, b]);
+    let data = rig.filled(LEN, 0, a);
+    let seen: Vec<_> = (0..4).map(|_| rig.filled(LEN, 0, a)).collect();
     for round in 1..20u32 {
         rig.fill(&data, round, a).unwrap_or_else(fail);
         let gate = Gate::new(&rig);
@@ -206,8 +179,8 @@ fn defect_04_threads_on_one_stream_lose_no_read(device: TestDevice) {
 fn defect_07_two_writers_never_see_the_same_predecessor(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let data = filled(&rig, 0, a);
+    warm_up(&rig, LEN, &[a, b]);
+    let data = rig.filled(LEN, 0, a);
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
     let second_launched = AtomicBool::new(false);
@@ -233,8 +206,8 @@ fn defect_07_two_writers_never_see_the_same_predecessor(device: TestDevice) {
 fn defect_07_racing_writers_lose_no_update(device: TestDevice) {
     let rig = Rig::new(device);
     let streams: [StreamId; 4] = rig.streams();
-    warm_up(&rig, &streams);
-    let data = filled(&rig, 0, streams[0]);
+    warm_up(&rig, LEN, &streams);
+    let data = rig.filled(LEN, 0, streams[0]);
     std::thread::scope(|scope| {
         for stream in streams {
             let (rig, data) = (&rig, &data);
@@ -253,8 +226,8 @@ fn defect_07_racing_writers_lose_no_update(device: TestDevice) {
 fn defect_08_the_first_use_on_another_stream_does_not_meet_recycled_bytes(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let old = filled(&rig, 0, a);
+    warm_up(&rig, LEN, &[a, b]);
+    let old = rig.filled(LEN, 0, a);
     let address = old.ptr();
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
@@ -295,8 +268,8 @@ fn defect_09_a_stale_handle_does_not_touch_the_block_at_its_address(device: Test
 fn defect_10_a_commit_that_cannot_record_waits_for_the_work_instead(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let (data, seen) = (filled(&rig, 7, a), filled(&rig, 0, a));
+    warm_up(&rig, LEN, &[a, b]);
+    let (data, seen) = (rig.filled(LEN, 7, a), rig.filled(LEN, 0, a));
     let gate = Gate::new(&rig);
     let mut recorder = LaunchRecorder::new_strict(a);
     recorder.read(&data).write(&seen);
@@ -353,7 +326,7 @@ fn defect_10_work_that_can_be_neither_recorded_nor_awaited_is_never_reused(devic
 fn defect_10_a_copy_that_fails_half_way_gives_up_its_claims(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
+    warm_up(&rig, LEN, &[a, b]);
     // More than one piece, and staging memory for both before anything is held.
     const MANY: usize = 3 << 20;
     let (mut data, sevens) = (rig.zeros(MANY, a), vec![7; MANY]);
@@ -380,8 +353,8 @@ fn defect_10_a_copy_that_fails_half_way_gives_up_its_claims(device: TestDevice) 
 fn defect_11_a_reap_that_waits_blocks_nobody_else(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let (on_a, on_b) = (filled(&rig, 0, a), filled(&rig, 0, b));
+    warm_up(&rig, LEN, &[a, b]);
+    let (on_a, on_b) = (rig.filled(LEN, 0, a), rig.filled(LEN, 0, b));
     let pending = rig.block(4096, a);
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
@@ -417,8 +390,8 @@ fn defect_11_a_reap_that_waits_blocks_nobody_else(device: TestDevice) {
 fn defect_12_a_copy_records_its_read_on_the_stream_that_copies(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c] = rig.streams();
-    warm_up(&rig, &[a, b, c]);
-    let (source, mut target) = (filled(&rig, 7, a), filled(&rig, 0, b));
+    warm_up(&rig, LEN, &[a, b, c]);
+    let (source, mut target) = (rig.filled(LEN, 7, a), rig.filled(LEN, 0, b));
     let gate = Gate::new(&rig);
     gate.hold(&rig, c);
     target.copy_from(&source, c).unwrap_or_else(fail);
@@ -442,9 +415,9 @@ fn defect_12_a_copy_records_its_read_on_the_stream_that_copies(device: TestDevic
 fn defect_13_a_failed_free_loses_neither_the_memory_nor_its_name(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
+    warm_up(&rig, LEN, &[a, b]);
     // Dropped as users drop them: nobody sees the error.
-    let slices = [filled(&rig, 0, a), filled(&rig, 0, b)];
+    let slices = [rig.filled(LEN, 0, a), rig.filled(LEN, 0, b)];
     let live = rig.resource.live_bytes();
     rig.driver.fail_after(DriverCall::FreeOn, 0, 2);
     drop(slices);

@@ -3,21 +3,19 @@
 use std::{
     fmt::Debug,
     sync::{Arc, mpsc},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 use xlog_core::MemoryBudget;
 use xlog_cuda::{
     GpuMemoryManager, LaunchDims,
-    device_runtime::{
-        AllocTag, AsyncCudaResource, DeviceBlock, ResourceError, ResourceResult, StreamId,
-    },
+    device_runtime::{AllocTag, DeviceBlock, ResourceError, ResourceResult, StreamId},
     kernels,
     memory::TrackedCudaSlice,
 };
-use xlog_driver::{Arguments, Driver, StreamProgress};
+use xlog_driver::Arguments;
 
-use crate::{DriverCall, Rig, fail};
+use crate::{Rig, fail};
 
 /// Longer than anything here takes on a busy machine, and shorter than a gate holds: a test that
 /// would hang fails instead.
@@ -45,31 +43,29 @@ pub(super) fn is_injected(error: &ResourceError) -> bool {
     matches!(error, ResourceError::Driver(cause) if cause.code() == crate::INJECTED)
 }
 
-/// Whether everything enqueued on `stream` is done.
-pub(super) fn is_idle(rig: &Rig, stream: StreamId) -> bool {
-    let raw = rig.pool.resolve(stream).expect("a stream of the pool");
-    // SAFETY: the stream is the pool's, and the pool is alive.
-    let progress = unsafe { rig.driver.stream_progress(raw) };
-    progress.unwrap_or_else(fail) == StreamProgress::Idle
-}
-
 /// Waits until `condition` holds; ends the test if it never does.
 #[track_caller]
-pub(super) fn eventually(what: &str, mut condition: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !condition() {
-        assert!(start.elapsed() < LONGEST, "never came true: {what}");
-        std::thread::sleep(Duration::from_micros(50));
-    }
+pub(super) fn eventually(what: &str, condition: impl FnMut() -> bool) {
+    assert!(crate::eventually(LONGEST, condition), "never came true: {what}");
 }
 
 /// Gives `condition` every chance to come true, for a short bounded time. Whatever must not happen
 /// gets its chance here; a machine too busy to let it happen only makes the test weaker.
-pub(super) fn comes_true(mut condition: impl FnMut() -> bool) -> bool {
-    (0..200).any(|_| {
-        std::thread::sleep(Duration::from_micros(50));
-        condition()
-    })
+pub(super) fn comes_true(condition: impl FnMut() -> bool) -> bool {
+    crate::eventually(Duration::from_millis(10), condition)
+}
+
+/// Loads every kernel and touches every stream before anything is held: loading may wait for the
+/// device, and so may the first use of staging memory.
+pub(super) fn warm_up(rig: &Rig, len: usize, streams: &[StreamId]) {
+    for stream in streams {
+        let (from, to) = (rig.filled(len, 1, *stream), rig.filled(len, 2, *stream));
+        rig.copy(&from, &to, *stream).unwrap_or_else(fail);
+        rig.increment(&to, 1, *stream).unwrap_or_else(fail);
+        assert_eq!(to.download().unwrap_or_else(fail), vec![2; len]);
+    }
+    rig.runtime.reap_pending().unwrap_or_else(fail);
+    let _ = rig.kernel(&kernels::SIGNAL);
 }
 
 /// Runs `f` on a thread of its own and waits for it; ends the test if it hangs.
@@ -102,6 +98,20 @@ pub(super) fn fill_raw(rig: &Rig, slice: &TrackedCudaSlice<u32>, value: u32, str
     rig.launch_raw(&kernels::FILL_U32, &fill_arguments(slice, value), dims, stream);
 }
 
+/// Copies past the recorder.
+pub(super) fn copy_raw(
+    rig: &Rig,
+    from: &TrackedCudaSlice<u32>,
+    to: &TrackedCudaSlice<u32>,
+    stream: StreamId,
+) {
+    let mut arguments = Arguments::new();
+    arguments.push_pointer(from.ptr());
+    arguments.push_pointer(to.ptr());
+    arguments.push_value(from.len() as u64);
+    rig.launch_raw(&kernels::COPY_U32, &arguments, LaunchDims::for_elements(from.len()), stream);
+}
+
 /// A slice of a manager that has no runtime.
 pub(super) fn untracked(rig: &Rig, len: usize) -> TrackedCudaSlice<u32> {
     let manager = GpuMemoryManager::new(Arc::clone(&rig.device), MemoryBudget::unlimited());
@@ -113,49 +123,17 @@ pub(super) fn block_of<T>(slice: &TrackedCudaSlice<T>) -> &DeviceBlock {
     slice.runtime_block().expect("a slice of a runtime has a block")
 }
 
-/// Everything a refused call must leave as it was.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) struct Books {
-    live: usize,
-    pending: usize,
-    pending_per_stream: usize,
-    held: usize,
-    blocks: usize,
-    streams: usize,
-    records: u64,
-    launches: u64,
-    copies: u64,
-    frees: u64,
-}
-
-impl Books {
-    pub(super) fn of(rig: &Rig) -> Self {
-        let (resource, stats): (&AsyncCudaResource, _) = (&rig.resource, rig.pool.stats());
-        let count = |call| rig.driver.count(call);
-        Self {
-            live: resource.live_bytes(),
-            pending: resource.pending_free_bytes(),
-            pending_per_stream: resource.pending_per_stream_total(),
-            held: rig.manager.held_bytes(),
-            blocks: stats.blocks,
-            streams: stats.streams,
-            records: stats.records,
-            launches: count(DriverCall::Launch),
-            copies: count(DriverCall::CopyToDevice)
-                + count(DriverCall::CopyToHost)
-                + count(DriverCall::CopyOnDevice)
-                + count(DriverCall::FillBytes),
-            frees: count(DriverCall::Free) + count(DriverCall::FreeOn),
-        }
-    }
-}
-
-impl Books {
-    /// The same with nothing freed: for a test that frees something itself.
-    pub(super) fn ignoring_frees(mut self) -> Self {
-        self.frees = 0;
-        self.records = 0;
-        self
+/// A second handle of the same block: what a mistaken program has.
+pub(super) fn handle_of(block: &DeviceBlock) -> DeviceBlock {
+    DeviceBlock {
+        ptr: block.ptr,
+        device_ordinal: block.device_ordinal,
+        alloc_stream: block.alloc_stream,
+        bytes: block.bytes,
+        align: block.align,
+        tag: block.tag,
+        generation: block.generation,
+        state: block.state,
     }
 }
 

@@ -3,8 +3,8 @@
 //! Two locks. `submit` is held while something is enqueued on the stream *and* the lane's record of
 //! it must agree: an event with its tick and the uses it stands for, a wait with the clock. It does
 //! span those driver calls, and only threads that enqueue on the same stream ever take it: they
-//! would queue up in the driver otherwise, in an order nobody knows. `trail` is taken for moments by
-//! anyone who looks for an event to wait for, and never over a driver call.
+//! would queue up in the driver otherwise, in an order nobody knows. `trail` is taken for moments
+//! by anyone who looks for an event to wait for, and never over a driver call.
 
 use std::sync::{
     Arc,

@@ -10,7 +10,7 @@ use xlog_cuda::{
 };
 use xlog_driver::{Arguments, KernelDefinition};
 
-use super::super::support::{Random, comes_true, is_idle};
+use super::super::support::{Random, comes_true};
 use crate::{Gate, Rig, TestDevice, fail};
 
 const POISON: u32 = 0xdead_beef;
@@ -197,7 +197,7 @@ pub(super) fn a_gate_holds_until_its_signal_or_its_time(test: TestDevice) {
     let _ = rig.kernel(&device::SIGNAL);
     let gate = Gate::new(&rig);
     gate.hold(&rig, held);
-    assert!(!comes_true(|| is_idle(&rig, held)), "the gate is open");
+    assert!(!comes_true(|| rig.is_idle(held)), "the gate is open");
     let mut arguments = Arguments::new();
     arguments.push_pointer(gate.address());
     arguments.push_value(1u32);

@@ -17,7 +17,7 @@ use xlog_cuda::{
 use xlog_driver::DeviceKind;
 
 use super::super::support::{
-    Books, assert_says, block_of, comes_true, eventually, fill_raw, is_injected, untracked,
+    assert_says, block_of, comes_true, eventually, fill_raw, is_injected, untracked,
 };
 use crate::{DriverCall, Gate, Rig, TestDevice, fail};
 
@@ -133,11 +133,11 @@ fn refusal<T>(answer: Result<TrackedCudaSlice<T>, ResourceError>) -> (usize, usi
 
 fn assert_budget(rig: &Rig, manager: &GpuMemoryManager) {
     let half = manager.alloc::<u32>(100).unwrap_or_else(fail);
-    let before = Books::of(rig);
+    let before = rig.books();
     let (requested, remaining, text) = refusal(manager.alloc::<u32>(151));
     assert_eq!((requested, remaining), (604, 600));
     assert_eq!(text, "out of budget: requested 604 bytes, remaining 600 bytes");
-    assert_eq!(Books::of(rig), before, "a refusal changes nothing");
+    assert_eq!(rig.books(), before, "a refusal changes nothing");
     // A clone is the same manager, with the same account.
     let shared = manager.clone();
     let rest = shared.alloc::<u32>(150).unwrap_or_else(fail);
@@ -197,11 +197,11 @@ pub(super) fn a_failed_allocation_gives_its_budget_back(device: TestDevice) {
     let (device, runtime) = (Arc::clone(&rig.device), Arc::clone(&rig.runtime));
     let tracked = GpuMemoryManager::with_runtime(device, budget, runtime);
     for (manager, call) in [(&plain, DriverCall::Allocate), (&tracked, DriverCall::AllocateOn)] {
-        let before = Books::of(&rig);
+        let before = rig.books();
         rig.driver.fail_after(call, 0, 1);
         let failed = manager.alloc::<u8>(1024);
         assert!(failed.as_ref().is_err_and(is_injected), "{failed:?}");
-        assert_eq!((Books::of(&rig), manager.held_bytes()), (before, 0));
+        assert_eq!((rig.books(), manager.held_bytes()), (before, 0));
         drop(manager.alloc::<u8>(1024).unwrap_or_else(fail));
     }
     // A stream that is not there costs nothing either.
@@ -214,7 +214,7 @@ pub(super) fn zero_values_and_too_many_values_are_refused(device: TestDevice) {
     let rig = Rig::new(device);
     let plain = GpuMemoryManager::new(Arc::clone(&rig.device), MemoryBudget::unlimited());
     for manager in [&plain, &rig.manager] {
-        let before = Books::of(&rig);
+        let before = rig.books();
         let zero = manager.alloc::<u32>(0).expect_err("zero bytes");
         assert!(matches!(zero, ResourceError::Driver(_)));
         assert_says(&zero.to_string(), &["zero bytes"]);
@@ -222,7 +222,7 @@ pub(super) fn zero_values_and_too_many_values_are_refused(device: TestDevice) {
         assert_eq!(refusal(manager.alloc::<u64>(usize::MAX)).0, usize::MAX);
         let too_large = manager.alloc::<u8>(1 << 60).expect_err("no device has that");
         assert!(matches!(&too_large, ResourceError::Driver(e) if e.is_out_of_memory()));
-        assert_eq!((Books::of(&rig), manager.held_bytes()), (before, 0));
+        assert_eq!((rig.books(), manager.held_bytes()), (before, 0));
         drop(manager.alloc::<u32>(8).unwrap_or_else(fail));
         rig.runtime.reap_pending().unwrap_or_else(fail);
     }

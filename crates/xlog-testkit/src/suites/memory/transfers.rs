@@ -11,9 +11,7 @@ use xlog_cuda::{
     memory::TrackedCudaSlice,
 };
 
-use super::super::support::{
-    Books, Random, assert_says, assert_works, comes_true, is_idle, untracked,
-};
+use super::super::support::{Random, assert_says, assert_works, comes_true, untracked};
 use crate::{DriverCall, Gate, Rig, TestDevice, fail};
 
 /// What the runtime stages at a time.
@@ -101,11 +99,11 @@ pub(super) fn copies_and_fills_run_on_the_chosen_stream(device: TestDevice) {
     gate.hold(&rig, chosen);
     from.fill_bytes(0xab, chosen).unwrap_or_else(fail);
     to.copy_from(&from, chosen).unwrap_or_else(fail);
-    assert!(is_idle(&rig, home), "nothing went to the slice's own stream");
-    assert!(!comes_true(|| is_idle(&rig, chosen)));
+    assert!(rig.is_idle(home), "nothing went to the slice's own stream");
+    assert!(!comes_true(|| rig.is_idle(chosen)));
     // Reading back on the home stream waits for the chosen one.
     let download = to.start_download(home).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, home)));
+    assert!(!comes_true(|| rig.is_idle(home)));
     gate.open();
     assert_eq!(download.wait().unwrap_or_else(fail), [0xabab_abab; 100]);
     from.upload_on(&[9; 100], chosen).unwrap_or_else(fail);
@@ -186,7 +184,7 @@ pub(super) fn an_upload_waits_for_the_readers_before_it(device: TestDevice) {
     gate.hold(&rig, reader);
     rig.copy(&slice, &seen, reader).unwrap_or_else(fail);
     slice.upload_on(&[5; 100], writer).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, writer)));
+    assert!(!comes_true(|| rig.is_idle(writer)));
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [4; 100]);
     assert_eq!(slice.download().unwrap_or_else(fail), [5; 100]);
@@ -197,7 +195,7 @@ pub(super) fn lengths_that_differ_are_refused_with_nothing_enqueued(device: Test
     let [stream] = rig.streams();
     let (tracked, bare) = (rig.zeros(10, stream), untracked(&rig, 10));
     let (longer, bare_longer) = (rig.zeros(11, stream), untracked(&rig, 11));
-    let before = Books::of(&rig);
+    let before = rig.books();
     for (mut slice, other) in [(tracked, longer), (bare, bare_longer)] {
         for wrong in [&[0u32; 9][..], &[0; 11], &[]] {
             let refused = slice.upload(wrong).expect_err("another length").to_string();
@@ -206,7 +204,7 @@ pub(super) fn lengths_that_differ_are_refused_with_nothing_enqueued(device: Test
         }
         let refused = slice.copy_from(&other, stream).expect_err("another length").to_string();
         assert_says(&refused, &["11 values", "range of 10"]);
-        assert_eq!(Books::of(&rig), before);
+        assert_eq!(rig.books(), before);
         std::mem::forget((slice, other));
     }
     assert_works(&rig, stream);
@@ -216,12 +214,12 @@ pub(super) fn copies_between_devices_are_refused(device: TestDevice) {
     let (rig, other) = (Rig::new(device), Rig::new(device));
     let mut here = rig.zeros(10, StreamId::DEFAULT);
     let there = other.zeros(10, StreamId::DEFAULT);
-    let (before, theirs) = (Books::of(&rig), Books::of(&other));
+    let (before, theirs) = (rig.books(), other.books());
     let refused = here.copy_from(&there, StreamId::DEFAULT).expect_err("two devices");
     assert_says(&refused.to_string(), &["different devices", "download and upload"]);
-    assert_eq!((Books::of(&rig), Books::of(&other)), (before, theirs));
+    assert_eq!((rig.books(), other.books()), (before, theirs));
     for unknown in [StreamId(4711), StreamId(u32::MAX)] {
-        let before = Books::of(&rig);
+        let before = rig.books();
         assert!(here.upload_on(&[1; 10], unknown).is_err());
         assert!(here.fill_bytes(1, unknown).is_err());
         assert!(here.start_download(unknown).is_err());
@@ -229,7 +227,7 @@ pub(super) fn copies_between_devices_are_refused(device: TestDevice) {
         assert!(here.copy_from(&source, unknown).is_err());
         drop(source);
         rig.runtime.reap_pending().unwrap_or_else(fail);
-        assert_eq!(Books::of(&rig).ignoring_frees(), before.ignoring_frees());
+        assert_eq!(rig.books().ignoring_frees(), before.ignoring_frees());
     }
     assert_eq!(here.download().unwrap_or_else(fail), [0; 10]);
 }

@@ -12,23 +12,9 @@ use xlog_cuda::{
 };
 
 use super::super::support::{
-    Books, assert_says, assert_unclaimed, assert_works, block_of, misuse, untracked, within,
+    assert_says, assert_unclaimed, assert_works, block_of, handle_of, misuse, untracked, within,
 };
 use crate::{Rig, TestDevice, fail};
-
-/// A second handle of a block: what a program has that kept one for too long.
-fn forged(block: &DeviceBlock) -> DeviceBlock {
-    DeviceBlock {
-        ptr: block.ptr,
-        device_ordinal: block.device_ordinal,
-        alloc_stream: block.alloc_stream,
-        bytes: block.bytes,
-        align: block.align,
-        tag: block.tag,
-        generation: block.generation,
-        state: block.state,
-    }
-}
 
 /// Every call that takes a block, on the runtime and on the resource under it.
 fn every_call(rig: &Rig, block: &DeviceBlock, stream: StreamId) -> Vec<ResourceResult<()>> {
@@ -48,10 +34,10 @@ fn every_call(rig: &Rig, block: &DeviceBlock, stream: StreamId) -> Vec<ResourceR
         resource.finish_uses(&uses, stream),
     ];
     if stream == block.alloc_stream {
-        answers.push(runtime.deallocate(forged(block)));
-        answers.push(resource.deallocate(forged(block)));
+        answers.push(runtime.deallocate(handle_of(block)));
+        answers.push(resource.deallocate(handle_of(block)));
         for answer in
-            [runtime.try_deallocate(forged(block)), resource.try_deallocate(forged(block))]
+            [runtime.try_deallocate(handle_of(block)), resource.try_deallocate(handle_of(block))]
         {
             answers.push(answer.map_err(|(returned, error)| {
                 assert_eq!(BlockId::from_block(&returned), id, "the block comes back");
@@ -73,16 +59,16 @@ pub(super) fn a_stale_handle_is_refused_by_every_call(device: TestDevice) {
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let block = rig.runtime.allocate(256, stream, AllocTag("gone")).unwrap_or_else(fail);
-    let stale = forged(&block);
+    let stale = handle_of(&block);
     rig.runtime.deallocate(block).unwrap_or_else(fail);
     let expected = ResourceError::UseAfterFree { generation: stale.generation };
-    let before = Books::of(&rig);
+    let before = rig.books();
     assert_all(every_call(&rig, &stale, stream), |error| *error == expected);
     let never =
-        DeviceBlock { ptr: 0xdead_0000, generation: Generation(u64::MAX), ..forged(&stale) };
+        DeviceBlock { ptr: 0xdead_0000, generation: Generation(u64::MAX), ..handle_of(&stale) };
     let expected = ResourceError::UseAfterFree { generation: never.generation };
     assert_all(every_call(&rig, &never, stream), |error| *error == expected);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_eq!(rig.resource.pending_use_event_count(stale.ptr), None);
     assert_eq!(rig.resource.pending_use_event_count(0), None);
     assert_works(&rig, stream);
@@ -92,16 +78,16 @@ pub(super) fn a_stale_handle_does_not_reach_the_block_at_its_address(device: Tes
     let rig = Rig::new(device);
     let [stream, other] = rig.streams();
     let old = rig.zeros(64, stream);
-    let stale = forged(block_of(&old));
+    let stale = handle_of(block_of(&old));
     drop(old);
     let new = rig.zeros(64, stream);
     assert_eq!(new.ptr(), stale.ptr, "stream-ordered memory is reused at once on its own stream");
     rig.fill(&new, 5, stream).unwrap_or_else(fail);
     let expected = ResourceError::UseAfterFree { generation: stale.generation };
-    let before = Books::of(&rig);
+    let before = rig.books();
     assert_all(every_call(&rig, &stale, stream), |error| *error == expected);
     assert_all(every_call(&rig, &stale, other), |error| *error == expected);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_eq!(rig.resource.pending_use_event_count(new.ptr()), Some(1));
     assert_eq!(new.download().unwrap_or_else(fail), [5; 64]);
 }
@@ -110,14 +96,14 @@ pub(super) fn a_double_free_is_refused(device: TestDevice) {
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let block = rig.runtime.allocate(1000, stream, AllocTag("twice")).unwrap_or_else(fail);
-    let again = [forged(&block), forged(&block)];
+    let again = [handle_of(&block), handle_of(&block)];
     rig.runtime.deallocate(block).unwrap_or_else(fail);
-    let before = Books::of(&rig);
+    let before = rig.books();
     let [first, second] = again;
     let generation = first.generation;
     let expected = ResourceError::UseAfterFree { generation };
     assert_eq!(rig.runtime.deallocate(first), Err(expected.clone()));
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     rig.runtime.reap_pending().unwrap_or_else(fail);
     assert_eq!(rig.runtime.deallocate(second), Err(expected), "after the reap, too");
     assert_eq!(rig.runtime.bytes_outstanding(), 0);
@@ -128,15 +114,15 @@ pub(super) fn a_block_of_another_device_is_refused_by_every_call(device: TestDev
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let block = rig.runtime.allocate(256, stream, AllocTag("here")).unwrap_or_else(fail);
-    let before = Books::of(&rig);
+    let before = rig.books();
     for ordinal in [1, 7, u32::MAX] {
-        let foreign = DeviceBlock { device_ordinal: ordinal, ..forged(&block) };
+        let foreign = DeviceBlock { device_ordinal: ordinal, ..handle_of(&block) };
         assert_all(every_call(&rig, &foreign, stream), |error| {
             matches!(error, ResourceError::Driver(_))
                 && error.to_string().contains(&format!("device {ordinal}"))
         });
     }
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     rig.runtime.deallocate(block).unwrap_or_else(fail);
     assert_works(&rig, stream);
 }
@@ -145,10 +131,10 @@ pub(super) fn a_block_of_another_runtime_is_refused(device: TestDevice) {
     let (rig, other) = (Rig::new(device), Rig::new(device));
     let ([stream], [theirs]) = (rig.streams(), other.streams());
     let block = other.runtime.allocate(256, theirs, AllocTag("theirs")).unwrap_or_else(fail);
-    let (before, beyond) = (Books::of(&rig), Books::of(&other));
+    let (before, beyond) = (rig.books(), other.books());
     let expected = ResourceError::UseAfterFree { generation: block.generation };
     assert_all(every_call(&rig, &block, stream), |error| *error == expected);
-    assert_eq!((Books::of(&rig), Books::of(&other)), (before, beyond));
+    assert_eq!((rig.books(), other.books()), (before, beyond));
     other.runtime.deallocate(block).unwrap_or_else(fail);
 }
 
@@ -157,10 +143,10 @@ pub(super) fn an_unknown_stream_is_refused_by_every_call(device: TestDevice) {
     let [stream, released] = rig.streams();
     rig.pool.release(released).unwrap_or_else(fail);
     let block = rig.runtime.allocate(256, stream, AllocTag("here")).unwrap_or_else(fail);
-    let before = Books::of(&rig);
+    let before = rig.books();
     for unknown in [released, StreamId(4711), StreamId(u32::MAX)] {
         let mut answers = every_call(&rig, &block, unknown);
-        let elsewhere = DeviceBlock { alloc_stream: unknown, ..forged(&block) };
+        let elsewhere = DeviceBlock { alloc_stream: unknown, ..handle_of(&block) };
         answers.push(rig.runtime.deallocate(elsewhere));
         answers.push(rig.runtime.allocate(8, unknown, AllocTag::UNTAGGED).map(drop));
         answers.push(rig.resource.allocate(8, unknown, AllocTag::UNTAGGED).map(drop));
@@ -174,7 +160,7 @@ pub(super) fn an_unknown_stream_is_refused_by_every_call(device: TestDevice) {
         });
         assert!(rig.pool.resolve(unknown).is_none() && !rig.pool.contains(unknown));
     }
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     rig.runtime.deallocate(block).unwrap_or_else(fail);
     assert_works(&rig, stream);
 }
@@ -208,7 +194,7 @@ pub(super) fn zero_bytes_are_refused(device: TestDevice) {
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let direct = DirectCudaResource::new(Arc::clone(&rig.device), 0);
-    let before = Books::of(&rig);
+    let before = rig.books();
     let answers = vec![
         rig.runtime.allocate(0, stream, AllocTag::UNTAGGED).map(drop),
         rig.resource.allocate(0, stream, AllocTag::UNTAGGED).map(drop),
@@ -218,7 +204,7 @@ pub(super) fn zero_bytes_are_refused(device: TestDevice) {
     assert_all(answers, |error| {
         matches!(error, ResourceError::Driver(_)) && error.to_string().contains("zero bytes")
     });
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_works(&rig, stream);
 }
 
@@ -227,7 +213,7 @@ pub(super) fn more_than_the_device_has_is_refused(device: TestDevice) {
     let [stream] = rig.streams();
     let direct = DirectCudaResource::new(Arc::clone(&rig.device), 0);
     let total = rig.device.memory().unwrap_or_else(fail).total as usize;
-    let before = Books::of(&rig);
+    let before = rig.books();
     for bytes in [total + 1, total * 2, 1 << 60, usize::MAX] {
         let answers = vec![
             rig.runtime.allocate(bytes, stream, AllocTag("huge")).map(drop),
@@ -235,7 +221,7 @@ pub(super) fn more_than_the_device_has_is_refused(device: TestDevice) {
         ];
         assert_all(answers, |error| matches!(error, ResourceError::Driver(_)));
     }
-    assert_eq!((Books::of(&rig), direct.bytes_outstanding()), (before, 0));
+    assert_eq!((rig.books(), direct.bytes_outstanding()), (before, 0));
     assert_works(&rig, stream);
 }
 
@@ -245,10 +231,10 @@ pub(super) fn recording_after_preflight_changes_nothing(device: TestDevice) {
     let (data, late) = (rig.zeros(8, stream), rig.zeros(8, stream));
     let mut recorder = LaunchRecorder::new_strict(stream);
     recorder.read(&data).preflight(&rig.runtime).unwrap_or_else(fail);
-    let before = Books::of(&rig);
+    let before = rig.books();
     recorder.write(&late);
     assert_says(&misuse(recorder.preflight(&rig.runtime)), &["recorded after preflight"]);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_says(&misuse(recorder.commit(&rig.runtime)), &["recorded after preflight"]);
     assert_unclaimed(&rig, &data, stream);
     assert_unclaimed(&rig, &late, stream);
@@ -261,9 +247,9 @@ pub(super) fn a_commit_without_preflight_changes_nothing(device: TestDevice) {
     let data = rig.zeros(8, stream);
     let mut recorder = LaunchRecorder::new_strict(stream);
     recorder.write(&data);
-    let before = Books::of(&rig).ignoring_frees();
+    let before = rig.books().ignoring_frees();
     assert_says(&misuse(recorder.commit(&rig.runtime)), &["without a successful preflight"]);
-    assert_eq!(Books::of(&rig).ignoring_frees(), before, "but for the event that protects");
+    assert_eq!(rig.books().ignoring_frees(), before, "but for the event that protects");
     assert_unclaimed(&rig, &data, stream);
     assert_works(&rig, stream);
 }
@@ -276,11 +262,11 @@ pub(super) fn a_conflicting_use_of_another_thread_changes_nothing(device: TestDe
     holder.write(&data).preflight(&rig.runtime).unwrap_or_else(fail);
     let (theirs, block) = (Arc::clone(&rig), Arc::clone(&data));
     let mut recorder = within("a conflicting preflight", move || {
-        let before = Books::of(&theirs);
+        let before = theirs.books();
         let mut recorder = LaunchRecorder::new_strict(other);
         let refusal = misuse(recorder.read(&block).preflight(&theirs.runtime));
         assert_says(&refusal, &["has not committed yet", file!()]);
-        assert_eq!(Books::of(&theirs), before);
+        assert_eq!(theirs.books(), before);
         recorder
     });
     holder.commit(&rig.runtime).unwrap_or_else(fail);
@@ -293,7 +279,7 @@ pub(super) fn untracked_buffers_change_nothing_in_either_mode(device: TestDevice
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let bare = untracked(&rig, 8);
-    let before = Books::of(&rig);
+    let before = rig.books();
     for mode in [RecorderMode::Strict, RecorderMode::Permissive] {
         let mut recorder = match mode {
             RecorderMode::Strict => LaunchRecorder::new_strict(stream),
@@ -312,7 +298,7 @@ pub(super) fn untracked_buffers_change_nothing_in_either_mode(device: TestDevice
             }
         }
     }
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_works(&rig, stream);
 }
 
@@ -335,12 +321,12 @@ pub(super) fn plain_memory_refuses_misuse_and_tracking(device: TestDevice) {
             if what.contains("does not support cross-stream use tracking"))
     });
     assert!(!direct.supports_block_use_tracking());
-    let foreign = DeviceBlock { device_ordinal: 3, ..forged(&block) };
+    let foreign = DeviceBlock { device_ordinal: 3, ..handle_of(&block) };
     assert!(matches!(direct.deallocate(foreign), Err(ResourceError::Driver(_))));
-    let stale = DeviceBlock { generation: Generation(u64::MAX), ..forged(&block) };
+    let stale = DeviceBlock { generation: Generation(u64::MAX), ..handle_of(&block) };
     assert!(matches!(direct.deallocate(stale), Err(ResourceError::UseAfterFree { .. })));
     assert_eq!(direct.bytes_outstanding(), 100);
-    let again = forged(&block);
+    let again = handle_of(&block);
     direct.deallocate(block).unwrap_or_else(fail);
     assert!(matches!(direct.try_deallocate(again), Err((_, ResourceError::UseAfterFree { .. }))));
     direct.reap_pending().unwrap_or_else(fail);

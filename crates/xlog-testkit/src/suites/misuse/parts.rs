@@ -15,21 +15,21 @@ use xlog_cuda::{
 use xlog_driver::{Driver, RawStream};
 
 use super::super::support::{
-    Books, assert_says, assert_unclaimed, assert_works, block_of, is_injected, misuse,
+    assert_says, assert_unclaimed, assert_works, block_of, is_injected, misuse,
 };
 use crate::{DriverCall, Rig, TestDevice, fail};
 
 pub(super) fn a_pool_refuses_what_it_cannot_do(device: TestDevice) {
     let rig = Rig::new(device);
     let [stream] = rig.streams();
-    let before = Books::of(&rig);
+    let before = rig.books();
     assert_says(&misuse(rig.pool.release(StreamId::DEFAULT)), &["cannot be released"]);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert!(rig.pool.contains(StreamId::DEFAULT) && rig.pool.contains(stream));
     // A stream the driver refuses to make is an error, and takes no room.
     rig.driver.fail_after(DriverCall::CreateStream, 0, 1);
     assert!(rig.pool.acquire().as_ref().is_err_and(is_injected));
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_works(&rig, rig.pool.acquire().unwrap_or_else(fail));
 }
 
@@ -47,9 +47,9 @@ pub(super) fn a_pool_too_large_is_refused(device: TestDevice) {
 pub(super) fn a_full_pool_is_an_error_and_recovers(device: TestDevice) {
     let rig = Rig::new(device);
     let streams: [StreamId; 32] = rig.streams();
-    let before = Books::of(&rig);
+    let before = rig.books();
     assert_says(&misuse(rig.pool.acquire()), &["32 of 32", "with_capacity"]);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     rig.pool.release(streams[5]).unwrap_or_else(fail);
     let fresh = rig.pool.acquire().unwrap_or_else(fail);
     assert!(!streams.contains(&fresh), "an id is never used again");
@@ -79,13 +79,13 @@ pub(super) fn a_stream_in_use_is_not_released(device: TestDevice) {
 
 pub(super) fn default_streams_of_the_driver_are_not_adopted(device: TestDevice) {
     let rig = Rig::new(device);
-    let before = Books::of(&rig);
+    let before = rig.books();
     for raw in [0, 1, 2] {
         // SAFETY: refused before the handle is looked at, which is what is shown here.
         let adopted = unsafe { rig.pool.adopt(RawStream(raw)) };
         assert_says(&misuse(adopted), &["default streams", "non-blocking"]);
     }
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     // Another library's stream takes part like any other, and stays that library's.
     let raw = rig.driver.create_stream().unwrap_or_else(fail);
     // SAFETY: the stream is this device's, and is destroyed after it is released.
@@ -106,7 +106,7 @@ pub(super) fn a_captured_stream_is_refused_with_nothing_enqueued(device: TestDev
     rig.pool.resolve(stream).expect("a stream of the pool");
     let id = BlockId::from_block(block_of(&data));
     rig.driver.set_capturing(true);
-    let before = Books::of(&rig);
+    let before = rig.books();
     let mut recorder = LaunchRecorder::new_strict(stream);
     recorder.write(&data);
     let answers: [ResourceResult<()>; 7] = [
@@ -124,7 +124,7 @@ pub(super) fn a_captured_stream_is_refused_with_nothing_enqueued(device: TestDev
     let raw = rig.driver.create_stream().unwrap_or_else(fail);
     // SAFETY: the stream is this device's; it is not adopted in the end.
     assert_says(&misuse(unsafe { rig.pool.adopt(raw) }), &["captured"]);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     rig.driver.set_capturing(false);
     // SAFETY: nobody has it but this test.
     unsafe { rig.driver.destroy_stream(raw) }.unwrap_or_else(fail);

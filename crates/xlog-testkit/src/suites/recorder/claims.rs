@@ -20,7 +20,7 @@ use xlog_cuda::{
 
 use super::super::support::{
     assert_says, assert_unclaimed, assert_works, block_of, comes_true, eventually, fill_raw,
-    is_idle, misuse, within,
+    misuse, within,
 };
 use super::failures::watched;
 use crate::{DriverCall, Gate, Rig, TestDevice, fail};
@@ -238,7 +238,7 @@ fn free_while_claimed(rig: &Rig) {
     let next = rig.manager.alloc_on::<u32>(64, a, AllocTag("next")).unwrap_or_else(fail);
     rig.fill(&next, 8, a).unwrap_or_else(fail);
     if next.ptr() == address {
-        assert!(!comes_true(|| is_idle(rig, a)), "memory in use was handed out");
+        assert!(!comes_true(|| rig.is_idle(a)), "memory in use was handed out");
     }
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [7; 64]);

@@ -16,8 +16,8 @@ use xlog_cuda::{
 };
 
 use super::super::support::{
-    assert_says, assert_unclaimed, assert_works, comes_true, eventually, fill_raw, is_idle,
-    is_injected, misuse,
+    assert_says, assert_unclaimed, assert_works, comes_true, eventually, fill_raw, is_injected,
+    misuse,
 };
 use crate::{DriverCall, Gate, Rig, TestDevice, fail};
 
@@ -53,7 +53,7 @@ pub(super) fn a_failed_record_is_made_good_by_synchronising(device: TestDevice) 
     rig.driver.fail_after(DriverCall::RecordEvent, 0, 1);
     let committed = while_held(&rig, &gate, || recorder.commit(&rig.runtime));
     assert!(committed.as_ref().is_err_and(is_injected), "{committed:?}");
-    assert!(is_idle(&rig, a), "the work was over before the error came back");
+    assert!(rig.is_idle(a), "the work was over before the error came back");
     rig.driver.heal();
     assert_eq!(seen_on(&data, b), [6; 64]);
     assert_unclaimed(&rig, &data, b);
@@ -71,7 +71,7 @@ pub(super) fn a_failed_record_of_a_copy_is_made_good_by_synchronising(device: Te
     let uploaded = while_held(&rig, &gate, || data.upload_on(&[8; 64], a));
     assert!(uploaded.as_ref().is_err_and(is_injected), "{uploaded:?}");
     rig.driver.heal();
-    assert!(is_idle(&rig, a), "the copy was over before the error came back");
+    assert!(rig.is_idle(a), "the copy was over before the error came back");
     assert_eq!(seen_on(&data, b), [8; 64], "the copy was in flight, and is protected");
     assert_unclaimed(&rig, &data, b);
 }
@@ -155,7 +155,7 @@ pub(super) fn a_dropped_recorder_is_reported_and_safe(device: TestDevice) {
     assert!(dropped_recorders() > before);
     assert_eq!(rig.pool.stats().dropped_recorders, 1);
     rig.copy(&data, &seen, b).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, b)), "the reader waits for the dropped launch");
+    assert!(!comes_true(|| rig.is_idle(b)), "the reader waits for the dropped launch");
     // So does a free: the memory is not handed out under the running kernel.
     drop(data);
     gate.open();
@@ -195,7 +195,7 @@ pub(super) fn a_late_use_of_a_dropped_recorder_is_safe(device: TestDevice) {
         fill_raw(&rig, &late, value, a);
         drop(recorder);
         rig.copy(&late, &seen, b).unwrap_or_else(fail);
-        assert!(!comes_true(|| is_idle(&rig, b)), "the reader waits for the dropped launch");
+        assert!(!comes_true(|| rig.is_idle(b)), "the reader waits for the dropped launch");
         gate.open();
         assert_eq!(seen.download().unwrap_or_else(fail), [value; 64]);
     }
@@ -217,7 +217,7 @@ pub(super) fn a_refused_commit_publishes_what_can_be_published(device: TestDevic
     // Refused, and one block of it is gone: the other is in use by work in flight all the same.
     assert_says(&misuse(recorder.commit(&rig.runtime)), &["without a successful preflight"]);
     rig.copy(&data, &seen, b).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, b)), "the reader waits for the refused launch");
+    assert!(!comes_true(|| rig.is_idle(b)), "the reader waits for the refused launch");
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [5; 64]);
 }
@@ -281,7 +281,7 @@ pub(super) fn a_layer_that_fails_to_record_leaves_nothing_unprotected(device: Te
     assert_says(&committed.to_string(), &["out of order"]);
     failing.store(false, Ordering::SeqCst);
     rig.copy(&data, &seen, b).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, b)), "the reader waits for the launch");
+    assert!(!comes_true(|| rig.is_idle(b)), "the reader waits for the launch");
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [2; 64]);
     // The batch form a layer inherits passes every use on, one by one.

@@ -15,8 +15,7 @@ use xlog_cuda::{
 };
 
 use super::super::support::{
-    Books, assert_says, assert_unclaimed, assert_works, block_of, comes_true, fill_raw, is_idle,
-    misuse, untracked,
+    assert_says, assert_unclaimed, assert_works, block_of, comes_true, fill_raw, misuse, untracked,
 };
 use crate::{DriverCall, Gate, Rig, TestDevice, fail};
 
@@ -61,7 +60,7 @@ pub(super) fn strict_refuses_a_runtime_less_slice_in_preflight_and_in_commit(dev
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let (tracked, bare) = (rig.zeros(8, stream), untracked(&rig, 8));
-    let before = Books::of(&rig);
+    let before = rig.books();
     for record in [
         |r: &mut LaunchRecorder, s: &_| r.read(s).recorded_count(),
         |r: &mut LaunchRecorder, s: &_| r.write(s).recorded_count(),
@@ -74,7 +73,7 @@ pub(super) fn strict_refuses_a_runtime_less_slice_in_preflight_and_in_commit(dev
         assert_says(&misuse(recorder.preflight(&rig.runtime)), &parts);
         assert_says(&misuse(recorder.commit(&rig.runtime)), &parts);
     }
-    assert_eq!(Books::of(&rig), before, "a refusal changes nothing");
+    assert_eq!(rig.books(), before, "a refusal changes nothing");
     // A tracked buffer beside it does not get through either, and keeps no claim.
     let mut recorder = LaunchRecorder::new_strict(stream);
     recorder.write(&tracked).write(&bare);
@@ -127,12 +126,12 @@ pub(super) fn permissive_skips_what_it_cannot_track_and_launches(device: TestDev
     recorder.commit(&rig.runtime).unwrap_or_else(fail);
     assert_eq!(tracked.download().unwrap_or_else(fail), [5; 64]);
     // With nothing tracked at all there is nothing to do, and nothing to refuse.
-    let before = Books::of(&rig);
+    let before = rig.books();
     let mut recorder = LaunchRecorder::new_permissive(stream);
     recorder.read(&bare).write_column(&ARROW);
     recorder.preflight(&rig.runtime).unwrap_or_else(fail);
     recorder.commit(&rig.runtime).unwrap_or_else(fail);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
 }
 
 pub(super) fn a_resource_without_tracking_is_refused_before_anything_is_enqueued(
@@ -195,7 +194,7 @@ pub(super) fn commit_without_preflight_is_refused_and_still_protects(device: Tes
     fill_raw(&rig, &data, 9, a);
     assert_says(&misuse(recorder.commit(&rig.runtime)), &["without a successful preflight"]);
     rig.copy(&data, &seen, b).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, b)), "the reader waits for the refused launch");
+    assert!(!comes_true(|| rig.is_idle(b)), "the reader waits for the refused launch");
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [9; 64]);
 }
@@ -246,7 +245,7 @@ pub(super) fn a_late_use_of_an_empty_recorder_is_refused_too(device: TestDevice)
 
 pub(super) fn an_empty_recorder_is_a_no_op_in_every_step(device: TestDevice) {
     let rig = Rig::new(device);
-    let before = Books::of(&rig);
+    let before = rig.books();
     // Not even the stream is looked at.
     for stream in [StreamId::DEFAULT, StreamId(4711)] {
         for mode in [RecorderMode::Strict, RecorderMode::Permissive] {
@@ -258,7 +257,7 @@ pub(super) fn an_empty_recorder_is_a_no_op_in_every_step(device: TestDevice) {
             drop(new(mode, stream));
         }
     }
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_eq!(rig.pool.stats().dropped_recorders, 0);
 }
 
@@ -403,7 +402,7 @@ pub(super) fn preflight_queues_the_waits_and_commit_publishes(device: TestDevice
     fill_raw(&rig, &data, 2, b);
     recorder.commit(&rig.runtime).unwrap_or_else(fail);
     rig.copy(&data, &seen, c).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, b) || is_idle(&rig, c)), "both are behind the gate");
+    assert!(!comes_true(|| rig.is_idle(b) || rig.is_idle(c)), "both are behind the gate");
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [2; 64]);
 }
@@ -439,10 +438,10 @@ pub(super) fn a_stale_block_is_refused_by_preflight_as_misuse(device: TestDevice
     let mut recorder = LaunchRecorder::new_strict(stream);
     recorder.write(&good).read(&stale);
     drop(stale);
-    let before = Books::of(&rig);
+    let before = rig.books();
     let refusal = misuse(recorder.preflight(&rig.runtime));
     assert_says(&refusal, &["use after free", &generation.0.to_string()]);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_unclaimed(&rig, &good, stream);
     misuse(recorder.commit(&rig.runtime));
 }
@@ -451,12 +450,12 @@ pub(super) fn a_recorder_of_an_unknown_stream_is_refused(device: TestDevice) {
     let rig = Rig::new(device);
     let [stream] = rig.streams();
     let data = rig.zeros(8, stream);
-    let before = Books::of(&rig);
+    let before = rig.books();
     let mut recorder = LaunchRecorder::new_strict(StreamId(4711));
     recorder.write(&data);
     assert_says(&misuse(recorder.preflight(&rig.runtime)), &["4711", "StreamPool::acquire"]);
     assert_says(&misuse(recorder.commit(&rig.runtime)), &["without a successful preflight"]);
-    assert_eq!(Books::of(&rig), before);
+    assert_eq!(rig.books(), before);
     assert_unclaimed(&rig, &data, stream);
 }
 
@@ -473,7 +472,7 @@ pub(super) fn a_recorder_committed_on_another_runtime_is_refused_and_protects(de
     fill_raw(&rig, &data, 4, a);
     assert_says(&misuse(recorder.commit(&other.runtime)), &["another runtime"]);
     rig.copy(&data, &seen, b).unwrap_or_else(fail);
-    assert!(!comes_true(|| is_idle(&rig, b)), "the reader waits for the launch");
+    assert!(!comes_true(|| rig.is_idle(b)), "the reader waits for the launch");
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [4; 64]);
     assert_eq!(other.pool.stats().blocks, 0);

@@ -5,6 +5,7 @@ use xlog_cuda::device_runtime::{
     ResourceError, ResourceResult, StreamId,
 };
 
+use super::super::support::handle_of;
 use crate::{DriverCall, INJECTED, Rig, TestCase, TestDevice, cases, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![
@@ -22,20 +23,6 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     try_deallocate_gives_the_block_back_usable_when_the_driver_fails,
     deallocating_on_a_captured_stream_loses_no_memory,
 ];
-
-/// A second handle of the same block: what a mistaken program has.
-pub(in crate::suites) fn handle_of(block: &DeviceBlock) -> DeviceBlock {
-    DeviceBlock {
-        ptr: block.ptr,
-        device_ordinal: block.device_ordinal,
-        alloc_stream: block.alloc_stream,
-        bytes: block.bytes,
-        align: block.align,
-        tag: block.tag,
-        generation: block.generation,
-        state: block.state,
-    }
-}
 
 fn is_driver(answer: &ResourceResult<()>) -> bool {
     matches!(answer, Err(ResourceError::Driver(_)))

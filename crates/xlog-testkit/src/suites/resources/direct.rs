@@ -14,7 +14,7 @@ use xlog_cuda::{
     launch::LaunchRecorder,
 };
 
-use super::deallocation::handle_of;
+use super::super::support::handle_of;
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![

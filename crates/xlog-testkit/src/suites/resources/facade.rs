@@ -7,7 +7,7 @@ use xlog_cuda::device_runtime::{
     DirectCudaResource, ResourceError, ResourceResult, StreamId, StreamPool, XlogDeviceRuntime,
 };
 
-use super::deallocation::handle_of;
+use super::super::support::handle_of;
 use crate::{Rig, TestCase, TestDevice, cases, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![

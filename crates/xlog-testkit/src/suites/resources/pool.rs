@@ -11,6 +11,7 @@ use xlog_cuda::{
 };
 use xlog_driver::{Driver, RawStream};
 
+use super::super::support::misuse;
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![
@@ -34,14 +35,6 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     an_acquire_the_driver_fails_takes_no_room,
 ];
 
-#[track_caller]
-fn assert_misuse<T: std::fmt::Debug>(answer: Result<T, ResourceError>) -> String {
-    match answer {
-        Err(ResourceError::StreamMisuse(what)) => what,
-        other => panic!("misuse is refused as such, not {other:?}"),
-    }
-}
-
 fn ids_count_from_one_and_resolve_to_streams_of_their_own(device: TestDevice) {
     let rig = Rig::new(device);
     let ids: [StreamId; 5] = rig.streams();
@@ -59,17 +52,17 @@ fn ids_count_from_one_and_resolve_to_streams_of_their_own(device: TestDevice) {
 fn a_full_pool_is_an_error_and_never_a_silent_share(device: TestDevice) {
     let rig = Rig::new(device);
     let ids: [StreamId; 32] = rig.streams();
-    let what = assert_misuse(rig.pool.acquire());
+    let what = misuse(rig.pool.acquire());
     assert!(what.contains("32"), "says how many there are: {what}");
     let raw = rig.driver.create_stream().unwrap_or_else(fail);
     // SAFETY: the stream was created just now, and is destroyed only below.
-    assert_misuse(unsafe { rig.pool.adopt(raw) });
+    misuse(unsafe { rig.pool.adopt(raw) });
     // SAFETY: created above, and the pool did not take it.
     unsafe { rig.driver.destroy_stream(raw) }.unwrap_or_else(fail);
     rig.pool.release(ids[7]).unwrap_or_else(fail);
     let next = rig.pool.acquire().unwrap_or_else(fail);
     assert!(!ids.contains(&next), "room again, under a new id");
-    assert_misuse(rig.pool.acquire());
+    misuse(rig.pool.acquire());
 }
 
 fn a_larger_pool_can_be_asked_for(device: TestDevice) {
@@ -77,8 +70,8 @@ fn a_larger_pool_can_be_asked_for(device: TestDevice) {
     let pool = StreamPool::with_capacity(Arc::clone(&rig.device), 3).unwrap_or_else(fail);
     let ids = [(); 3].map(|()| pool.acquire().unwrap_or_else(fail));
     assert_eq!(ids, [1, 2, 3].map(StreamId));
-    assert_misuse(pool.acquire());
-    assert_misuse(StreamPool::with_capacity(Arc::clone(&rig.device), 1 << 20).map(drop));
+    misuse(pool.acquire());
+    misuse(StreamPool::with_capacity(Arc::clone(&rig.device), 1 << 20).map(drop));
 }
 
 fn a_released_id_is_never_used_again(device: TestDevice) {
@@ -91,8 +84,8 @@ fn a_released_id_is_never_used_again(device: TestDevice) {
         seen.push(id);
         rig.pool.release(id).unwrap_or_else(fail);
         assert!(rig.pool.resolve(id).is_none());
-        assert_misuse(rig.pool.release(id));
-        assert_misuse(rig.runtime.allocate(64, id, AllocTag::UNTAGGED));
+        misuse(rig.pool.release(id));
+        misuse(rig.runtime.allocate(64, id, AllocTag::UNTAGGED));
     }
     assert!(rig.pool.resolve(kept).is_some());
 }
@@ -101,7 +94,7 @@ fn the_default_stream_always_resolves_and_cannot_be_released(device: TestDevice)
     let rig = Rig::new(device);
     let raw = rig.pool.resolve(StreamId::DEFAULT).expect("always there");
     assert!(rig.pool.contains(StreamId::DEFAULT));
-    assert_misuse(rig.pool.release(StreamId::DEFAULT));
+    misuse(rig.pool.release(StreamId::DEFAULT));
     assert_eq!(rig.pool.resolve(StreamId::DEFAULT), Some(raw));
     let [stream] = rig.streams();
     rig.pool.release(stream).unwrap_or_else(fail);
@@ -114,8 +107,8 @@ fn an_unknown_stream_resolves_to_nothing_and_cannot_be_released(device: TestDevi
     // 34 and 66 share their remainders with ids that are taken.
     for unknown in [2, 33, 34, 66, u32::MAX].map(StreamId) {
         assert!(rig.pool.resolve(unknown).is_none() && !rig.pool.contains(unknown));
-        assert_misuse(rig.pool.release(unknown));
-        assert_misuse(rig.runtime.synchronize(unknown));
+        misuse(rig.pool.release(unknown));
+        misuse(rig.runtime.synchronize(unknown));
     }
 }
 
@@ -124,7 +117,7 @@ fn release_is_refused_while_live_blocks_name_the_stream(device: TestDevice) {
     let [a, b] = rig.streams();
     let blocks = [rig.block(64, a), rig.block(64, a)];
     let before = rig.books();
-    let what = assert_misuse(rig.pool.release(a));
+    let what = misuse(rig.pool.release(a));
     assert!(what.contains('2'), "says how many: {what}");
     assert_eq!(rig.books(), before);
     assert!(rig.pool.resolve(a).is_some(), "the stream is still there");
@@ -144,7 +137,7 @@ fn release_is_refused_while_pending_frees_name_the_stream(device: TestDevice) {
     let [a, b] = rig.streams();
     let own = rig.block(64, a);
     rig.runtime.deallocate(own).unwrap_or_else(fail);
-    let what = assert_misuse(rig.pool.release(a));
+    let what = misuse(rig.pool.release(a));
     assert!(what.contains("reap_pending"), "says what to do: {what}");
     rig.runtime.reap_pending().unwrap_or_else(fail);
     // The free of a block from `a` goes to `b`, which follows all its uses: now both must stay
@@ -169,7 +162,7 @@ fn release_is_refused_while_a_launch_is_between_preflight_and_commit(device: Tes
     let mut recorder = LaunchRecorder::new_strict(b);
     recorder.read(&slice);
     recorder.preflight(&rig.runtime).unwrap_or_else(fail);
-    let what = assert_misuse(rig.pool.release(b));
+    let what = misuse(rig.pool.release(b));
     assert!(what.contains("commit"), "says what to do: {what}");
     recorder.commit(&rig.runtime).unwrap_or_else(fail);
     rig.pool.release(b).unwrap_or_else(fail);
@@ -210,7 +203,7 @@ fn a_refused_release_disturbs_nobody_on_the_stream(device: TestDevice) {
         scope.spawn(|| {
             start.wait();
             while !done.load(Ordering::SeqCst) {
-                assert_misuse(rig.pool.release(a));
+                misuse(rig.pool.release(a));
             }
         });
         start.wait();
@@ -261,7 +254,7 @@ fn an_adopted_stream_takes_part_and_is_not_destroyed(device: TestDevice) {
     let _ = crate::eventually(std::time::Duration::from_millis(5), || rig.is_idle(adopted));
     gate.open();
     assert_eq!(seen.download().unwrap_or_else(fail), [7; 256]);
-    assert_misuse(rig.pool.release(adopted));
+    misuse(rig.pool.release(adopted));
     drop((data, seen));
     rig.runtime.reap_pending().unwrap_or_else(fail);
     rig.pool.release(adopted).unwrap_or_else(fail);
@@ -286,7 +279,7 @@ fn cudas_default_streams_are_not_adopted(device: TestDevice) {
     // None, legacy, per-thread: they order themselves against others behind the runtime's back.
     for raw in [0, 1, 2].map(RawStream) {
         // SAFETY: these handles name CUDA's own streams, and the call refuses them unused.
-        assert_misuse(unsafe { rig.pool.adopt(raw) });
+        misuse(unsafe { rig.pool.adopt(raw) });
     }
     assert_eq!(rig.books(), before);
     assert_eq!(rig.pool.acquire(), Ok(StreamId(1)), "no id was used up");
@@ -297,7 +290,7 @@ fn a_captured_stream_is_not_adopted(device: TestDevice) {
     let raw = rig.driver.create_stream().unwrap_or_else(fail);
     rig.driver.set_capturing(true);
     // SAFETY: the stream was created just now, and is destroyed only below.
-    let what = assert_misuse(unsafe { rig.pool.adopt(raw) });
+    let what = misuse(unsafe { rig.pool.adopt(raw) });
     assert!(what.contains("captur"), "{what}");
     rig.driver.set_capturing(false);
     // SAFETY: as above.
@@ -320,12 +313,12 @@ fn a_captured_stream_of_the_pool_is_refused(device: TestDevice) {
         rig.runtime.prepare_block_use(id, a, Access::Read),
         rig.runtime.synchronize(a),
     ] {
-        let what = assert_misuse(answer);
+        let what = misuse(answer);
         assert!(what.contains("captured"), "{what}");
     }
     let slice_calls = rig.driver.count_during(DriverCall::Launch, || {
         let slice = rig.manager.alloc::<u32>(16).unwrap_or_else(fail);
-        assert_misuse(rig.fill(&slice, 1, a));
+        misuse(rig.fill(&slice, 1, a));
     });
     assert_eq!(slice_calls, 0);
     assert_eq!(rig.books().live_bytes, before.live_bytes);

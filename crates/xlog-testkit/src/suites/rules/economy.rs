@@ -28,10 +28,6 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_failed_wait_is_not_taken_for_a_wait,
 ];
 
-fn waits(rig: &Rig, work: impl FnOnce()) -> u64 {
-    rig.driver.count_during(DriverCall::WaitEvent, work)
-}
-
 fn free_all(rig: &Rig, blocks: impl IntoIterator<Item = DeviceBlock>) {
     blocks.into_iter().for_each(|block| rig.runtime.deallocate(block).unwrap_or_else(fail));
     rig.runtime.reap_pending().unwrap_or_else(fail);
@@ -68,7 +64,7 @@ fn a_second_stream_still_waits_for_what_the_first_did_alone(device: TestDevice) 
     gate.hold(&rig, only);
     rig.fill(&data, 7, only).unwrap_or_else(fail);
     let second = rig.pool.acquire().unwrap_or_else(fail);
-    assert_eq!(waits(&rig, || rig.copy(&data, &seen, second).unwrap_or_else(fail)), 1);
+    assert_eq!(rig.waits(|| rig.copy(&data, &seen, second).unwrap_or_else(fail)), 1);
     let early = eventually(Duration::from_millis(10), || rig.is_idle(second));
     gate.open();
     assert!(!early, "the second stream did not wait");
@@ -90,7 +86,7 @@ fn an_acquire_that_fails_leaves_a_single_stream_single(device: TestDevice) {
     // What the first stream did alone gets its event when the second stream does come.
     let [second] = rig.streams();
     let blocked = rig.driver.count_during(DriverCall::SynchronizeStream, || {
-        assert_eq!(waits(&rig, || rig.touch(&block, second, Access::Read)), 1);
+        assert_eq!(rig.waits(|| rig.touch(&block, second, Access::Read)), 1);
     });
     assert_eq!(blocked, 0, "by a wait on the device, not on this thread");
     free_all(&rig, [block]);
@@ -108,7 +104,7 @@ fn back_to_one_stream_events_stop_and_nothing_is_forgotten(device: TestDevice) {
     });
     assert_eq!(recorded, 0, "one stream is left");
     let [third] = rig.streams();
-    assert_eq!(waits(&rig, || rig.touch(&block, third, Access::Read)), 1);
+    assert_eq!(rig.waits(|| rig.touch(&block, third, Access::Read)), 1);
     free_all(&rig, [block]);
 }
 
@@ -141,7 +137,7 @@ fn a_batch_records_one_event_and_queues_one_wait_for_each_source(device: TestDev
         let access = [Access::Read, Access::Write, Access::ReadWrite][index % 3];
         BlockUse::new(BlockId::from_block(&blocks[index]), access)
     });
-    let queued = waits(&rig, || rig.runtime.prepare_uses(&uses, c).unwrap_or_else(fail));
+    let queued = rig.waits(|| rig.runtime.prepare_uses(&uses, c).unwrap_or_else(fail));
     assert_eq!(queued, 2, "eight blocks of two streams");
     let recorded = rig.driver.count_during(DriverCall::RecordEvent, || {
         rig.runtime.finish_uses(&uses, c).unwrap_or_else(fail);
@@ -164,10 +160,10 @@ fn eight_readers_and_a_writer_need_one_wait_for_each_foreign_stream(device: Test
             readers.iter().for_each(|reader| rig.touch(&block, *reader, Access::Read));
         }
         assert_eq!(rig.resource.pending_use_event_count(block.ptr), Some(9));
-        let queued = waits(&rig, || rig.touch(&block, writer, Access::Write));
+        let queued = rig.waits(|| rig.touch(&block, writer, Access::Write));
         assert_eq!(queued, 8, "round {round}: one for each reader, the write is implied");
         // And each reader waits for the writer alone, once.
-        let queued = waits(&rig, || {
+        let queued = rig.waits(|| {
             readers.iter().for_each(|reader| rig.touch(&block, *reader, Access::Read));
         });
         assert_eq!(queued, 8, "round {round}");
@@ -182,10 +178,10 @@ fn several_dependencies_on_one_stream_need_one_wait(device: TestDevice) {
     blocks.iter().for_each(|block| rig.touch(block, a, Access::Write));
     let uses =
         blocks.each_ref().map(|block| BlockUse::new(BlockId::from_block(block), Access::Read));
-    let queued = waits(&rig, || rig.runtime.prepare_uses(&uses, b).unwrap_or_else(fail));
+    let queued = rig.waits(|| rig.runtime.prepare_uses(&uses, b).unwrap_or_else(fail));
     assert_eq!(queued, 1, "the latest of them covers the others");
     for block in &blocks {
-        assert_eq!(waits(&rig, || rig.touch(block, b, Access::Read)), 0, "all are followed");
+        assert_eq!(rig.waits(|| rig.touch(block, b, Access::Read)), 0, "all are followed");
     }
     free_all(&rig, blocks);
 }
@@ -196,11 +192,11 @@ fn what_was_waited_for_is_not_waited_for_again(device: TestDevice) {
     let (x, y) = (rig.block(64, a), rig.block(64, a));
     rig.touch(&x, a, Access::Write);
     rig.touch(&y, a, Access::Write);
-    assert_eq!(waits(&rig, || rig.touch(&y, b, Access::Read)), 1);
-    assert_eq!(waits(&rig, || rig.touch(&x, b, Access::Read)), 0, "an earlier point of a");
-    assert_eq!(waits(&rig, || rig.touch(&y, b, Access::Write)), 0);
+    assert_eq!(rig.waits(|| rig.touch(&y, b, Access::Read)), 1);
+    assert_eq!(rig.waits(|| rig.touch(&x, b, Access::Read)), 0, "an earlier point of a");
+    assert_eq!(rig.waits(|| rig.touch(&y, b, Access::Write)), 0);
     rig.touch(&x, a, Access::Read);
-    assert_eq!(waits(&rig, || rig.touch(&x, b, Access::Write)), 1, "a later point of a");
+    assert_eq!(rig.waits(|| rig.touch(&x, b, Access::Write)), 1, "a later point of a");
     free_all(&rig, [x, y]);
 }
 
@@ -211,9 +207,9 @@ fn a_wait_brings_along_what_its_source_had_followed(device: TestDevice) {
     rig.touch(&x, a, Access::Write);
     rig.touch(&x, b, Access::Read);
     rig.touch(&y, b, Access::Write);
-    assert_eq!(waits(&rig, || rig.touch(&y, c, Access::Read)), 1, "b's write");
-    assert_eq!(waits(&rig, || rig.touch(&x, c, Access::Read)), 0, "b followed a's write");
-    assert_eq!(waits(&rig, || rig.touch(&x, c, Access::Write)), 0, "and was itself followed");
+    assert_eq!(rig.waits(|| rig.touch(&y, c, Access::Read)), 1, "b's write");
+    assert_eq!(rig.waits(|| rig.touch(&x, c, Access::Read)), 0, "b followed a's write");
+    assert_eq!(rig.waits(|| rig.touch(&x, c, Access::Write)), 0, "and was itself followed");
     free_all(&rig, [x, y]);
 }
 
@@ -225,7 +221,7 @@ fn a_wait_that_another_implies_is_not_queued(device: TestDevice) {
     rig.touch(&x, b, Access::Read);
     rig.touch(&y, b, Access::Write);
     let uses = [&x, &y].map(|block| BlockUse::new(BlockId::from_block(block), Access::Read));
-    let queued = waits(&rig, || rig.runtime.prepare_uses(&uses, c).unwrap_or_else(fail));
+    let queued = rig.waits(|| rig.runtime.prepare_uses(&uses, c).unwrap_or_else(fail));
     assert_eq!(queued, 1, "b's event follows a's write");
     free_all(&rig, [x, y]);
 }
@@ -239,8 +235,8 @@ fn a_wait_does_not_bring_along_what_its_source_followed_later(device: TestDevice
     rig.touch(&y, b, Access::Write);
     rig.touch(&x, a, Access::Write);
     rig.touch(&x, b, Access::Read);
-    assert_eq!(waits(&rig, || rig.touch(&y, c, Access::Read)), 1);
-    assert_eq!(waits(&rig, || rig.touch(&x, c, Access::Read)), 1, "a's write is still ahead");
+    assert_eq!(rig.waits(|| rig.touch(&y, c, Access::Read)), 1);
+    assert_eq!(rig.waits(|| rig.touch(&x, c, Access::Read)), 1, "a's write is still ahead");
     free_all(&rig, [x, y]);
 }
 
@@ -250,9 +246,9 @@ fn what_was_synchronised_needs_no_wait(device: TestDevice) {
     let block = rig.block(64, a);
     rig.touch(&block, a, Access::Write);
     rig.runtime.synchronize(a).unwrap_or_else(fail);
-    assert_eq!(waits(&rig, || rig.touch(&block, b, Access::Write)), 0);
+    assert_eq!(rig.waits(|| rig.touch(&block, b, Access::Write)), 0);
     rig.touch(&block, a, Access::Read);
-    assert_eq!(waits(&rig, || rig.touch(&block, b, Access::Write)), 1, "not known to be done");
+    assert_eq!(rig.waits(|| rig.touch(&block, b, Access::Write)), 1, "not known to be done");
     free_all(&rig, [block]);
 }
 
@@ -264,14 +260,14 @@ fn a_failed_wait_is_not_taken_for_a_wait(device: TestDevice) {
     let id = BlockId::from_block(&block);
     for failing in [0, 1] {
         rig.driver.fail_after(DriverCall::WaitEvent, failing, 1);
-        let queued = waits(&rig, || {
+        let queued = rig.waits(|| {
             rig.runtime.finish_block_use(id, a, Access::Read).unwrap_or_else(fail);
             rig.runtime
                 .prepare_block_use(id, b, Access::Write)
                 .expect_err("a wait could not be queued");
         });
         assert_eq!(queued, failing + 1);
-        let queued = waits(&rig, || {
+        let queued = rig.waits(|| {
             rig.runtime.prepare_block_use(id, b, Access::Write).unwrap_or_else(fail);
         });
         assert_eq!(queued, 2 - failing, "only what was queued is followed");

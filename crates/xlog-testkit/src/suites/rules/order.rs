@@ -10,11 +10,11 @@ use xlog_cuda::{
     device_runtime::{Access, AllocTag, BlockId, DeviceBlock, StreamId},
     kernels,
     launch::LaunchRecorder,
-    memory::TrackedCudaSlice,
 };
 use xlog_driver::Arguments;
 
-use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
+use super::super::support::warm_up;
+use crate::{Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![
     rule_1_a_read_waits_for_the_last_write_and_not_for_other_reads,
@@ -43,43 +43,20 @@ const PLENTY: Duration = Duration::from_secs(10);
 /// Long enough for a missing wait to show, nearly always; a correct program uses all of it.
 const MOMENT: Duration = Duration::from_millis(10);
 
-fn waits(rig: &Rig, work: impl FnOnce()) -> u64 {
-    rig.driver.count_during(DriverCall::WaitEvent, work)
-}
-
 fn give_back(rig: &Rig, block: DeviceBlock) {
     rig.runtime.deallocate(block).unwrap_or_else(fail);
     rig.runtime.reap_pending().unwrap_or_else(fail);
     assert_eq!(rig.runtime.bytes_outstanding(), 0);
 }
 
-/// A slice of `value`s that every stream may use without a wait: it is all done.
-fn filled(rig: &Rig, value: u32, stream: StreamId) -> TrackedCudaSlice<u32> {
-    let slice = rig.zeros(LEN, stream);
-    rig.fill(&slice, value, stream).unwrap_or_else(fail);
-    rig.runtime.synchronize(stream).unwrap_or_else(fail);
-    slice
-}
-
-/// Everything the held parts of a test use is loaded and warm before anything is held.
-fn warm_up(rig: &Rig, streams: &[StreamId]) {
-    for stream in streams {
-        let (from, to) = (filled(rig, 1, *stream), filled(rig, 2, *stream));
-        rig.copy(&from, &to, *stream).unwrap_or_else(fail);
-        assert_eq!(to.download().unwrap_or_else(fail), [1; LEN]);
-    }
-    rig.runtime.reap_pending().unwrap_or_else(fail);
-    let _ = rig.kernel(&kernels::SIGNAL);
-}
-
 fn rule_1_a_read_waits_for_the_last_write_and_not_for_other_reads(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c, d] = rig.streams();
     let block = rig.block(64, a);
-    assert_eq!(waits(&rig, || rig.touch(&block, b, Access::Write)), 1, "the allocation");
-    assert_eq!(waits(&rig, || rig.touch(&block, c, Access::Read)), 1, "the write on b");
-    assert_eq!(waits(&rig, || rig.touch(&block, d, Access::Read)), 1, "the write, not c's read");
-    assert_eq!(waits(&rig, || rig.touch(&block, a, Access::Read)), 1, "the write, no reads");
+    assert_eq!(rig.waits(|| rig.touch(&block, b, Access::Write)), 1, "the allocation");
+    assert_eq!(rig.waits(|| rig.touch(&block, c, Access::Read)), 1, "the write on b");
+    assert_eq!(rig.waits(|| rig.touch(&block, d, Access::Read)), 1, "the write, not c's read");
+    assert_eq!(rig.waits(|| rig.touch(&block, a, Access::Read)), 1, "the write, no reads");
     give_back(&rig, block);
 }
 
@@ -90,11 +67,11 @@ fn rule_1_a_write_waits_for_the_last_write_and_every_read_since(device: TestDevi
         let block = rig.block(64, a);
         rig.touch(&block, b, Access::Write);
         // No reads: the write alone.
-        assert_eq!(waits(&rig, || rig.touch(&block, c, access)), 1);
+        assert_eq!(rig.waits(|| rig.touch(&block, c, access)), 1);
         rig.touch(&block, d, Access::Read);
         rig.touch(&block, e, Access::Read);
         // Two reads, which both follow the write: waiting for them is waiting for it.
-        assert_eq!(waits(&rig, || rig.touch(&block, a, access)), 2, "{access:?}");
+        assert_eq!(rig.waits(|| rig.touch(&block, a, access)), 2, "{access:?}");
         give_back(&rig, block);
     }
 }
@@ -103,10 +80,10 @@ fn rule_1_a_write_waits_for_the_last_write_and_every_read_since(device: TestDevi
 fn rule_1_a_held_reader_on_any_stream_holds_the_writer(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c] = rig.streams();
-    warm_up(&rig, &[a, b, c]);
+    warm_up(&rig, LEN, &[a, b, c]);
     for first in [0, 1] {
-        let data = filled(&rig, 7, a);
-        let seen = [filled(&rig, 0, a), filled(&rig, 0, a)];
+        let data = rig.filled(LEN, 7, a);
+        let seen = [rig.filled(LEN, 0, a), rig.filled(LEN, 0, a)];
         let gates = [Gate::new(&rig), Gate::new(&rig)];
         for (index, stream) in [a, b].into_iter().enumerate() {
             gates[index].hold(&rig, stream);
@@ -127,9 +104,9 @@ fn rule_1_a_held_reader_on_any_stream_holds_the_writer(device: TestDevice) {
 fn rule_1_a_held_writer_holds_readers_on_every_stream(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c] = rig.streams();
-    warm_up(&rig, &[a, b, c]);
-    let data = filled(&rig, 0, a);
-    let seen = [filled(&rig, 0, b), filled(&rig, 0, c)];
+    warm_up(&rig, LEN, &[a, b, c]);
+    let data = rig.filled(LEN, 0, a);
+    let seen = [rig.filled(LEN, 0, b), rig.filled(LEN, 0, c)];
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
     rig.fill(&data, 7, a).unwrap_or_else(fail);
@@ -149,7 +126,7 @@ fn rule_2_work_on_the_stream_that_made_the_dependency_needs_no_wait(device: Test
     let all = [Access::Read, Access::Write, Access::ReadWrite];
     for home in [a, StreamId::DEFAULT] {
         let block = rig.block(64, home);
-        let queued = waits(&rig, || {
+        let queued = rig.waits(|| {
             for first in all {
                 for second in all {
                     rig.touch(&block, home, first);
@@ -158,7 +135,7 @@ fn rule_2_work_on_the_stream_that_made_the_dependency_needs_no_wait(device: Test
             }
         });
         assert_eq!(queued, 0, "on {home:?}");
-        assert_eq!(waits(&rig, || give_back(&rig, block)), 0, "nor does the free");
+        assert_eq!(rig.waits(|| give_back(&rig, block)), 0, "nor does the free");
     }
 }
 
@@ -167,19 +144,19 @@ fn rule_3_the_first_use_on_another_stream_waits_for_the_allocation(device: TestD
     let [a, b, c, d] = rig.streams();
     let block = rig.block(64, a);
     for (stream, access) in [(b, Access::Read), (c, Access::Read)] {
-        assert_eq!(waits(&rig, || rig.touch(&block, stream, access)), 1, "{stream:?}");
-        assert_eq!(waits(&rig, || rig.touch(&block, stream, access)), 0, "followed by now");
+        assert_eq!(rig.waits(|| rig.touch(&block, stream, access)), 1, "{stream:?}");
+        assert_eq!(rig.waits(|| rig.touch(&block, stream, access)), 0, "followed by now");
     }
     give_back(&rig, block);
     let block = rig.block(64, a);
-    assert_eq!(waits(&rig, || rig.touch(&block, d, Access::Write)), 1);
+    assert_eq!(rig.waits(|| rig.touch(&block, d, Access::Write)), 1);
     give_back(&rig, block);
 }
 
 fn rule_3_the_allocation_holds_a_first_use_back_until_its_stream_is_there(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
+    warm_up(&rig, LEN, &[a, b]);
     let gate = Gate::new(&rig);
     gate.hold(&rig, a);
     let data = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("late")).unwrap_or_else(fail);
@@ -197,9 +174,9 @@ fn rule_4_a_write_replaces_the_write_and_the_reads_it_followed(device: TestDevic
     rig.touch(&block, b, Access::Read);
     rig.touch(&block, c, Access::Read);
     assert_eq!(rig.resource.pending_use_event_count(block.ptr), Some(3));
-    assert_eq!(waits(&rig, || rig.touch(&block, d, Access::Write)), 2);
+    assert_eq!(rig.waits(|| rig.touch(&block, d, Access::Write)), 2);
     assert_eq!(rig.resource.pending_use_event_count(block.ptr), Some(1));
-    assert_eq!(waits(&rig, || rig.touch(&block, e, Access::Write)), 1, "d's write and no more");
+    assert_eq!(rig.waits(|| rig.touch(&block, e, Access::Write)), 1, "d's write and no more");
     give_back(&rig, block);
 }
 
@@ -209,15 +186,15 @@ fn rule_4_a_write_without_preparation_keeps_the_reads(device: TestDevice) {
     let block = rig.block(64, a);
     let id = BlockId::from_block(&block);
     rig.touch(&block, b, Access::Read);
-    let queued = waits(&rig, || {
+    let queued = rig.waits(|| {
         rig.runtime.finish_block_use(id, c, Access::Write).unwrap_or_else(fail);
     });
     assert_eq!(queued, 0, "finishing never waits");
     assert_eq!(rig.resource.pending_use_event_count(block.ptr), Some(2), "the read is kept");
     // c's write and b's read, which follows the allocation.
-    assert_eq!(waits(&rig, || rig.touch(&block, d, Access::Write)), 2);
+    assert_eq!(rig.waits(|| rig.touch(&block, d, Access::Write)), 2);
     assert_eq!(rig.resource.pending_use_event_count(block.ptr), Some(1), "covered at last");
-    assert_eq!(waits(&rig, || rig.touch(&block, a, Access::Write)), 1);
+    assert_eq!(rig.waits(|| rig.touch(&block, a, Access::Write)), 1);
     give_back(&rig, block);
 }
 
@@ -229,15 +206,15 @@ fn rule_4_a_write_without_preparation_keeps_the_write_before_it(device: TestDevi
     rig.touch(&block, b, Access::Write);
     rig.runtime.finish_block_use(id, c, Access::Write).unwrap_or_else(fail);
     // Nothing orders c's write behind b's: whoever comes next follows both.
-    assert_eq!(waits(&rig, || rig.touch(&block, d, Access::Read)), 2);
+    assert_eq!(rig.waits(|| rig.touch(&block, d, Access::Read)), 2);
     give_back(&rig, block);
 }
 
 fn rule_4_a_held_read_is_not_forgotten_by_an_unprepared_write(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c, d] = rig.streams();
-    warm_up(&rig, &[a, b, c, d]);
-    let (data, seen) = (filled(&rig, 7, a), filled(&rig, 0, b));
+    warm_up(&rig, LEN, &[a, b, c, d]);
+    let (data, seen) = (rig.filled(LEN, 7, a), rig.filled(LEN, 0, b));
     let id = BlockId::from_block(data.runtime_block().expect("a block"));
     let gate = Gate::new(&rig);
     gate.hold(&rig, b);
@@ -258,7 +235,7 @@ fn rule_5_a_free_waits_for_the_last_write_and_all_reads(device: TestDevice) {
     rig.touch(&block, c, Access::Read);
     rig.touch(&block, d, Access::Read);
     // Both reads follow the write; no stream follows both reads.
-    let queued = waits(&rig, || rig.runtime.deallocate(block).unwrap_or_else(fail));
+    let queued = rig.waits(|| rig.runtime.deallocate(block).unwrap_or_else(fail));
     assert_eq!(queued, 2);
     rig.runtime.reap_pending().unwrap_or_else(fail);
     // One stream wrote, and the block's own follows nothing: one wait, or a free over there.
@@ -266,7 +243,7 @@ fn rule_5_a_free_waits_for_the_last_write_and_all_reads(device: TestDevice) {
     rig.runtime
         .finish_block_use(BlockId::from_block(&block), b, Access::Write)
         .unwrap_or_else(fail);
-    assert_eq!(waits(&rig, || rig.runtime.deallocate(block).unwrap_or_else(fail)), 1);
+    assert_eq!(rig.waits(|| rig.runtime.deallocate(block).unwrap_or_else(fail)), 1);
     rig.runtime.reap_pending().unwrap_or_else(fail);
     assert_eq!(rig.runtime.bytes_outstanding(), 0);
 }
@@ -277,7 +254,7 @@ fn rule_5_a_free_on_a_stream_that_follows_every_use_needs_no_wait(device: TestDe
     let block = rig.block(64, a);
     rig.touch(&block, b, Access::Read);
     rig.touch(&block, c, Access::Write);
-    let queued = waits(&rig, || rig.runtime.deallocate(block).unwrap_or_else(fail));
+    let queued = rig.waits(|| rig.runtime.deallocate(block).unwrap_or_else(fail));
     assert_eq!(queued, 0, "c follows the allocation and the read");
     assert_eq!(rig.resource.pending_free_bytes(), rig.resource.pending_per_stream_total());
     rig.runtime.reap_pending().unwrap_or_else(fail);
@@ -289,10 +266,10 @@ fn rule_5_a_free_on_a_stream_that_follows_every_use_needs_no_wait(device: TestDe
 fn rule_5_memory_is_not_reused_while_any_reader_is_held(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b, c] = rig.streams();
-    warm_up(&rig, &[a, b, c]);
+    warm_up(&rig, LEN, &[a, b, c]);
     for first in [0, 1] {
-        let data = filled(&rig, 7, a);
-        let seen = [filled(&rig, 0, b), filled(&rig, 0, c)];
+        let data = rig.filled(LEN, 7, a);
+        let seen = [rig.filled(LEN, 0, b), rig.filled(LEN, 0, c)];
         let gates = [Gate::new(&rig), Gate::new(&rig)];
         for (index, stream) in [b, c].into_iter().enumerate() {
             gates[index].hold(&rig, stream);
@@ -327,7 +304,7 @@ fn rule_5_an_unprepared_writes_predecessor_holds_the_free_too(device: TestDevice
     rig.touch(&block, b, Access::Write);
     let id = BlockId::from_block(&block);
     rig.runtime.finish_block_use(id, c, Access::Write).unwrap_or_else(fail);
-    let queued = waits(&rig, || rig.runtime.deallocate(block).unwrap_or_else(fail));
+    let queued = rig.waits(|| rig.runtime.deallocate(block).unwrap_or_else(fail));
     assert_eq!(queued, 2, "b's write and c's, neither of which follows the other");
     rig.runtime.reap_pending().unwrap_or_else(fail);
 }
@@ -335,8 +312,8 @@ fn rule_5_an_unprepared_writes_predecessor_holds_the_free_too(device: TestDevice
 fn rule_8_a_wait_does_not_cover_work_enqueued_after_the_use(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let (data, seen) = (filled(&rig, 0, a), filled(&rig, 0, b));
+    warm_up(&rig, LEN, &[a, b]);
+    let (data, seen) = (rig.filled(LEN, 0, a), rig.filled(LEN, 0, b));
     let gate = Gate::new(&rig);
     rig.fill(&data, 7, a).unwrap_or_else(fail);
     gate.hold(&rig, a);
@@ -351,7 +328,7 @@ fn rule_8_a_wait_does_not_cover_work_enqueued_after_the_use(device: TestDevice) 
 fn rule_8_a_wait_for_an_allocation_does_not_cover_later_work(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
+    warm_up(&rig, LEN, &[a, b]);
     let gate = Gate::new(&rig);
     let data = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("early")).unwrap_or_else(fail);
     gate.hold(&rig, a);
@@ -368,8 +345,8 @@ fn rule_8_a_wait_for_an_allocation_does_not_cover_later_work(device: TestDevice)
 fn rule_8_a_kernel_that_ends_after_the_reader_does_not_hang(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
-    warm_up(&rig, &[a, b]);
-    let (x, seen, flag) = (filled(&rig, 0, a), filled(&rig, 0, b), filled(&rig, 0, a));
+    warm_up(&rig, LEN, &[a, b]);
+    let (x, seen, flag) = (rig.filled(LEN, 0, a), rig.filled(LEN, 0, b), rig.filled(LEN, 0, a));
     let gate = Gate::new(&rig);
     rig.fill(&x, 7, a).unwrap_or_else(fail);
     let mut recorder = LaunchRecorder::new_strict(a);
