@@ -15,6 +15,8 @@ use xlog_driver::{
     MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
 };
 
+use crate::{Stall, stall::StalledCall};
+
 /// A call of the driver contract that can be counted and made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(usize)]
@@ -67,6 +69,7 @@ pub struct LayeredDriver {
     inner: Arc<dyn Driver>,
     counts: [AtomicU64; CALLS],
     plan: Mutex<Vec<Planned>>,
+    stalls: Mutex<Vec<Arc<StalledCall>>>,
     deaf: AtomicBool,
     capturing: AtomicBool,
 }
@@ -79,6 +82,7 @@ impl LayeredDriver {
             inner,
             counts: [const { AtomicU64::new(0) }; CALLS],
             plan: Mutex::default(),
+            stalls: Mutex::default(),
             deaf: AtomicBool::new(false),
             capturing: AtomicBool::new(false),
         }
@@ -88,6 +92,21 @@ impl LayeredDriver {
     #[must_use]
     pub fn count(&self, call: DriverCall) -> u64 {
         self.counts[call as usize].load(Ordering::SeqCst)
+    }
+
+    /// How often `call` is made while `work` runs, by whomever.
+    pub fn count_during(&self, call: DriverCall, work: impl FnOnce()) -> u64 {
+        let before = self.count(call);
+        work();
+        self.count(call) - before
+    }
+
+    /// Stops the next call of this kind before it reaches the device, until the answer is dropped.
+    #[must_use]
+    pub fn stall(&self, call: DriverCall) -> Stall {
+        let stalled = StalledCall::new(call);
+        self.stalls.lock().push(Arc::clone(&stalled));
+        Stall(stalled)
     }
 
     /// Lets `pass` more calls of this kind through, then fails the next `fail`.
@@ -122,6 +141,14 @@ impl LayeredDriver {
 
     fn enter(&self, call: DriverCall) -> DriverResult<()> {
         self.counts[call as usize].fetch_add(1, Ordering::SeqCst);
+        let stalled = {
+            let mut stalls = self.stalls.lock();
+            let index = stalls.iter().position(|stalled| stalled.catches(call));
+            index.map(|index| stalls.swap_remove(index))
+        };
+        if let Some(stalled) = stalled {
+            stalled.hold();
+        }
         let mut plan = self.plan.lock();
         for planned in plan.iter_mut().filter(|planned| planned.call == call) {
             if planned.pass > 0 {

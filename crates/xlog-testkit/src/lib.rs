@@ -15,8 +15,10 @@ mod gate;
 mod harness;
 mod layer;
 mod rig;
+mod stall;
 
 pub use gate::Gate;
 pub use harness::{TestCase, run};
 pub use layer::{DriverCall, INJECTED, LayeredDriver};
-pub use rig::{Rig, TestDevice, fail};
+pub use rig::{Books, Rig, TestDevice, eventually, fail};
+pub use stall::Stall;

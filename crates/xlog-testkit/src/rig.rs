@@ -1,21 +1,28 @@
 //! Everything a device test needs, built in one line.
 
-use std::sync::Arc;
+use std::{
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
 use xlog_core::MemoryBudget;
 use xlog_cuda::{
     CudaDevice, GpuMemoryManager, LaunchDims, LoadedKernel,
     device_runtime::{
-        AllocTag, AsyncCudaResource, DeviceMemoryResource, ResourceResult, StreamId, StreamPool,
-        XlogDeviceRuntime,
+        Access, AllocTag, AsyncCudaResource, BlockId, DeviceBlock, DeviceMemoryResource,
+        ResourceResult, StreamId, StreamPool, TrackerStats, XlogDeviceRuntime,
     },
     kernels,
     launch::LaunchBuilder,
     memory::TrackedCudaSlice,
 };
-use xlog_driver::{Arguments, Driver, KernelDefinition, cuda::CudaDriver, host::HostDriver};
+use xlog_driver::{
+    Arguments, Driver, KernelDefinition, StreamProgress, cuda::CudaDriver, host::HostDriver,
+};
 
-use crate::LayeredDriver;
+use crate::{DriverCall, LayeredDriver};
+
+type BoxedResource = Box<dyn DeviceMemoryResource + Send + Sync>;
 
 /// The device a suite runs on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,6 +69,33 @@ pub struct Rig {
     pub manager: GpuMemoryManager,
 }
 
+/// Every counter of a rig's resource, tracker and driver at one moment: what a refused call must
+/// not change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)] // each is the method it is named for
+pub struct Books {
+    pub live_bytes: usize,
+    pub pending_free_bytes: usize,
+    pub pending_per_stream_total: usize,
+    pub bytes_outstanding: usize,
+    pub held_bytes: usize,
+    pub tracker: TrackerStats,
+    pub launches: u64,
+    pub copies: u64,
+    pub frees: u64,
+}
+
+impl Books {
+    /// The same with nothing freed and nothing recorded: for a call that may do that much.
+    #[must_use]
+    pub fn ignoring_frees(mut self) -> Self {
+        self.frees = 0;
+        (self.tracker.records, self.tracker.waits) = (0, 0);
+        (self.tracker.events_in_flight, self.tracker.events_idle) = (0, 0);
+        self
+    }
+}
+
 impl Rig {
     /// A rig on `device`.
     #[must_use]
@@ -73,7 +107,7 @@ impl Rig {
     #[must_use]
     pub fn decorated(
         device: TestDevice,
-        decorate: impl FnOnce(Arc<AsyncCudaResource>) -> Box<dyn DeviceMemoryResource + Send + Sync>,
+        decorate: impl FnOnce(Arc<AsyncCudaResource>) -> BoxedResource,
     ) -> Self {
         let driver = Arc::new(LayeredDriver::new(device.driver()));
         let device = Arc::new(CudaDevice::with_driver(Arc::clone(&driver) as Arc<dyn Driver>));
@@ -102,6 +136,59 @@ impl Rig {
         std::array::from_fn(|_| self.pool.acquire().unwrap_or_else(fail))
     }
 
+    /// Every counter as it stands.
+    #[must_use]
+    pub fn books(&self) -> Books {
+        let count = |call| self.driver.count(call);
+        Books {
+            live_bytes: self.resource.live_bytes(),
+            pending_free_bytes: self.resource.pending_free_bytes(),
+            pending_per_stream_total: self.resource.pending_per_stream_total(),
+            bytes_outstanding: self.runtime.bytes_outstanding(),
+            held_bytes: self.manager.held_bytes(),
+            tracker: self.pool.stats(),
+            launches: count(DriverCall::Launch),
+            copies: count(DriverCall::CopyToDevice)
+                + count(DriverCall::CopyToHost)
+                + count(DriverCall::CopyOnDevice)
+                + count(DriverCall::FillBytes),
+            frees: count(DriverCall::Free) + count(DriverCall::FreeOn),
+        }
+    }
+
+    /// A block of `bytes` bytes on `stream`.
+    ///
+    /// # Panics
+    /// If there is none to be had.
+    #[must_use]
+    pub fn block(&self, bytes: usize, stream: StreamId) -> DeviceBlock {
+        self.runtime.allocate(bytes, stream, AllocTag("test")).unwrap_or_else(fail)
+    }
+
+    /// Prepares and finishes a use of `block` on `stream`, with no work in between: enough to see
+    /// what the runtime waits for and remembers.
+    ///
+    /// # Panics
+    /// If either is refused.
+    #[track_caller]
+    pub fn touch(&self, block: &DeviceBlock, stream: StreamId, access: Access) {
+        let id = BlockId::from_block(block);
+        self.runtime.prepare_block_use(id, stream, access).unwrap_or_else(fail);
+        self.runtime.finish_block_use(id, stream, access).unwrap_or_else(fail);
+    }
+
+    /// Whether everything enqueued on `stream` is done.
+    ///
+    /// # Panics
+    /// If the device fails.
+    #[must_use]
+    pub fn is_idle(&self, stream: StreamId) -> bool {
+        let raw = self.pool.resolve(stream).expect("a stream of the pool");
+        // SAFETY: the stream is the pool's, and the pool is alive.
+        let progress = unsafe { self.driver.stream_progress(raw) }.unwrap_or_else(fail);
+        progress == StreamProgress::Idle
+    }
+
     /// A kernel, loaded.
     ///
     /// # Panics
@@ -123,6 +210,23 @@ impl Rig {
         slice
     }
 
+    /// A slice of `value`s that every stream may use without a wait: it is all done.
+    ///
+    /// # Panics
+    /// If the device fails.
+    #[must_use]
+    pub fn filled(&self, len: usize, value: u32, stream: StreamId) -> TrackedCudaSlice<u32> {
+        let slice = self.zeros(len, stream);
+        self.fill(&slice, value, stream).unwrap_or_else(fail);
+        self.runtime.synchronize(stream).unwrap_or_else(fail);
+        slice
+    }
+
+    /// How many waits `work` queues.
+    pub fn waits(&self, work: impl FnOnce()) -> u64 {
+        self.driver.count_during(DriverCall::WaitEvent, work)
+    }
+
     /// Fills `out` with `value` on `stream`, through the builder.
     pub fn fill(
         &self,
@@ -130,7 +234,7 @@ impl Rig {
         value: u32,
         stream: StreamId,
     ) -> ResourceResult<()> {
-        LaunchBuilder::new(&self.runtime, &self.kernel(&kernels::FILL_U32), stream)
+        LaunchBuilder::new(&self.runtime, &self.runtime.load_kernel(&kernels::FILL_U32)?, stream)
             .output(out)
             .value(value)
             .value(out.len() as u64)
@@ -144,7 +248,7 @@ impl Rig {
         to: &TrackedCudaSlice<u32>,
         stream: StreamId,
     ) -> ResourceResult<()> {
-        LaunchBuilder::new(&self.runtime, &self.kernel(&kernels::COPY_U32), stream)
+        LaunchBuilder::new(&self.runtime, &self.runtime.load_kernel(&kernels::COPY_U32)?, stream)
             .input(from)
             .output(to)
             .value(from.len() as u64)
@@ -158,11 +262,15 @@ impl Rig {
         amount: u32,
         stream: StreamId,
     ) -> ResourceResult<()> {
-        LaunchBuilder::new(&self.runtime, &self.kernel(&kernels::INCREMENT_U32), stream)
-            .in_out(data)
-            .value(amount)
-            .value(data.len() as u64)
-            .launch(LaunchDims::for_elements(data.len()))
+        LaunchBuilder::new(
+            &self.runtime,
+            &self.runtime.load_kernel(&kernels::INCREMENT_U32)?,
+            stream,
+        )
+        .in_out(data)
+        .value(amount)
+        .value(data.len() as u64)
+        .launch(LaunchDims::for_elements(data.len()))
     }
 
     /// Launches a kernel on `stream` past the recorder: the runtime knows nothing of it.
@@ -189,4 +297,21 @@ impl Rig {
 #[track_caller]
 pub fn fail<T>(error: impl std::fmt::Display) -> T {
     panic!("{error}")
+}
+
+/// Looks again and again until `condition` holds; false if it does not within `limit`.
+///
+/// Shows that something happens (assert true, with a generous limit), or gives a wrong program
+/// every chance to go wrong (assert false, with a short one).
+pub fn eventually(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let start = Instant::now();
+    loop {
+        if condition() {
+            return true;
+        }
+        if start.elapsed() > limit {
+            return false;
+        }
+        std::thread::sleep(Duration::from_micros(50));
+    }
 }

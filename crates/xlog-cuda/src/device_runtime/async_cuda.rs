@@ -193,7 +193,7 @@ impl Core {
     /// The free of a block that was claimed when it was handed back.
     fn free_later(&self, ptr: u64) {
         if let Some(retired) = self.tracker().retired(ptr)
-            && let Err(error) = self.free(&retired)
+            && let Err(error) = self.check().and_then(|()| self.free(&retired))
         {
             self.keep_for_reap(&retired, &error);
         }
@@ -230,23 +230,26 @@ impl Core {
         self.tracker().lanes()[lane].drop_blocks(blocks);
     }
 
+    fn take_probe(&self, lane: usize) -> Option<(usize, Freed, Arc<RecordedEvent>)> {
+        let mut probes = self.probes.lock();
+        let index = probes.iter().position(|(probed, ..)| *probed == lane)?;
+        Some(probes.swap_remove(index))
+    }
+
     fn try_reap_lane(&self, lane: usize, seen: Freed) -> ResourceResult<()> {
         let tracker = self.tracker();
         let Some(raw) = tracker.lanes()[lane].created_raw() else {
             return Ok(());
         };
+        tracker.check_capture(&tracker.lanes()[lane])?;
         let driver = self.device.driver();
         // SAFETY: the stream lives as long as the tracker. `seen` was read before the question.
         let progress = self.device.note(unsafe { driver.stream_progress(raw) })?;
+        let probe = self.take_probe(lane);
         if progress == xlog_driver::StreamProgress::Idle {
             self.settle(lane, seen);
             return Ok(());
         }
-        let probe = {
-            let mut probes = self.probes.lock();
-            let index = probes.iter().position(|(probed, ..)| *probed == lane);
-            index.map(|index| probes.swap_remove(index))
-        };
         let probe = match probe {
             Some(probe) => probe,
             // Behind every free of `seen`, and the earliest such point there can be by now.
@@ -350,6 +353,8 @@ impl DeviceMemoryResource for AsyncCudaResource {
         let retried = core.retry_unfreed();
         let pending = core.accounts.lock().lanes_with_pending();
         for (lane, seen) in pending {
+            // Of no more use: it stands for frees that are settled here. Its event can rest.
+            drop(core.take_probe(lane));
             core.tracker().synchronize(&core.tracker().lanes()[lane])?;
             core.settle(lane, seen);
         }

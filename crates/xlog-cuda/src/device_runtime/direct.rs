@@ -27,8 +27,8 @@ pub struct DirectCudaResource {
     ordinal: u32,
     live: Mutex<HashMap<u64, (Generation, usize)>>,
     live_bytes: AtomicUsize,
-    /// Blocks handed back whose free failed; each reap tries again.
-    unfreed: Mutex<Vec<DeviceBlock>>,
+    /// Address and bytes of blocks handed back whose free failed; each reap tries again.
+    unfreed: Mutex<Vec<(u64, usize)>>,
 }
 
 impl DirectCudaResource {
@@ -51,6 +51,29 @@ impl DirectCudaResource {
             return Ok(());
         }
         Err(foreign_device(self.device.info().ordinal, self.ordinal))
+    }
+
+    /// Takes a block out of use; one that is not this resource's changes nothing.
+    fn retire(&self, block: &DeviceBlock) -> ResourceResult<(Generation, usize)> {
+        self.check()?;
+        if block.device_ordinal != self.ordinal {
+            return Err(foreign_device(block.device_ordinal, self.ordinal));
+        }
+        let mut live = self.live.lock();
+        let entry = match live.get(&block.ptr) {
+            Some((generation, _)) if *generation == block.generation => live.remove(&block.ptr),
+            _ => None,
+        };
+        entry.ok_or(ResourceError::UseAfterFree { generation: block.generation })
+    }
+
+    /// Hands a retired block to the driver.
+    fn free(&self, ptr: u64, bytes: usize) -> ResourceResult<()> {
+        // SAFETY: the memory came from `allocate`, its entry is gone, and `free` waits for the
+        // device first.
+        self.device.note(unsafe { self.device.driver().free(ptr) })?;
+        self.live_bytes.fetch_sub(bytes, Ordering::Relaxed);
+        Ok(())
     }
 }
 
@@ -82,57 +105,32 @@ impl DeviceMemoryResource for DirectCudaResource {
     }
 
     fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
-        self.try_deallocate(block).map_err(|(block, error)| {
-            // Misuse leaves the block with nobody; a driver that failed gets another chance.
-            if block.device_ordinal == self.ordinal
-                && self.live.lock().get(&block.ptr).is_some_and(|live| live.0 == block.generation)
-            {
-                self.unfreed.lock().push(block);
-            }
-            error
-        })
+        let (_, bytes) = self.retire(&block)?;
+        let freed = self.free(block.ptr, bytes);
+        // Nobody owns the block any more, so the driver gets another chance at the next reap.
+        freed.inspect_err(|_| self.unfreed.lock().push((block.ptr, bytes)))
     }
 
     fn reap_pending(&self) -> ResourceResult<()> {
+        self.check()?;
         let unfreed = std::mem::take(&mut *self.unfreed.lock());
         let mut answer = Ok(());
-        for block in unfreed {
-            answer = answer.and(self.deallocate(block));
+        for (ptr, bytes) in unfreed {
+            let freed = self.free(ptr, bytes);
+            answer = answer.and(freed.inspect_err(|_| self.unfreed.lock().push((ptr, bytes))));
         }
         answer
     }
 
     fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
-        if let Err(error) = self.check() {
-            return Err((block, error));
-        }
-        if block.device_ordinal != self.ordinal {
-            let error = foreign_device(block.device_ordinal, self.ordinal);
-            return Err((block, error));
-        }
-        let entry = {
-            let mut live = self.live.lock();
-            match live.get(&block.ptr) {
-                Some((generation, _)) if *generation == block.generation => live.remove(&block.ptr),
-                _ => None,
-            }
+        let entry = match self.retire(&block) {
+            Ok(entry) => entry,
+            Err(error) => return Err((block, error)),
         };
-        let Some(entry) = entry else {
-            let generation = block.generation;
-            return Err((block, ResourceError::UseAfterFree { generation }));
-        };
-        // SAFETY: the block came from `allocate`, its entry is gone, and `free` waits for the
-        // device first.
-        match self.device.note(unsafe { self.device.driver().free(block.ptr) }) {
-            Ok(()) => {
-                self.live_bytes.fetch_sub(entry.1, Ordering::Relaxed);
-                Ok(())
-            }
-            Err(error) => {
-                self.live.lock().insert(block.ptr, entry);
-                Err((block, error))
-            }
-        }
+        self.free(block.ptr, entry.1).map_err(|error| {
+            self.live.lock().insert(block.ptr, entry);
+            (block, error)
+        })
     }
 
     fn device_ordinal(&self) -> u32 {

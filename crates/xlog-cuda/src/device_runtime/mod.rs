@@ -1,9 +1,9 @@
 //! The device runtime: resources, the stream pool, and the facade over them.
 //!
 //! A [`StreamPool`] holds the streams of one device and owns the books of who uses what. A
-//! [`DeviceMemoryResource`] hands out blocks; [`AsyncCudaResource`] in stream order, with their uses
-//! tracked, and [`DirectCudaResource`] plainly. [`XlogDeviceRuntime`] is the one value a program
-//! passes around.
+//! [`DeviceMemoryResource`] hands out blocks; [`AsyncCudaResource`] in stream order, with their
+//! uses tracked, and [`DirectCudaResource`] plainly. [`XlogDeviceRuntime`] is the one value a
+//! program passes around.
 //!
 //! ```
 //! use std::sync::Arc;

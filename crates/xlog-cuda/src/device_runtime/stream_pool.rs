@@ -124,6 +124,7 @@ impl StreamPool {
                 "the default stream belongs to the pool and cannot be released".into(),
             ));
         }
+        self.tracker.device().check_alive()?;
         let lane = self.tracker.lane(stream).ok_or_else(|| unknown_stream(stream))?;
         self.check_unused(lane, stream)?;
         // Most of the waiting is done here, before anybody who acquires has to wait for it.
@@ -197,6 +198,7 @@ impl StreamPool {
 
     /// Destroys the events that are kept for the next launches.
     pub fn trim(&self) -> ResourceResult<()> {
+        self.tracker.device().check_alive()?;
         self.tracker.trim()
     }
 

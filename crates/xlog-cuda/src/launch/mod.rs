@@ -14,8 +14,8 @@
 //! let device = Arc::new(CudaDevice::auto());
 //! let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
 //! let resource = AsyncCudaResource::new(Arc::clone(&device), 0, Arc::clone(&pool));
-//! let runtime =
-//!     Arc::new(XlogDeviceRuntime::with_resource(Arc::clone(&device), 0, pool, Box::new(resource)));
+//! let runtime = Arc::new(XlogDeviceRuntime::with_resource(
+//!     Arc::clone(&device), 0, pool, Box::new(resource)));
 //! let manager =
 //!     GpuMemoryManager::with_runtime(device, MemoryBudget::unlimited(), Arc::clone(&runtime));
 //!

@@ -86,7 +86,9 @@ pub struct LaunchRecorder {
 enum Phase {
     Recording,
     /// Preflighted with nothing to claim.
-    Empty,
+    Empty {
+        runtime: Arc<RuntimeCore>,
+    },
     /// Claims are held on the blocks of `uses`.
     Claimed {
         runtime: Arc<RuntimeCore>,
@@ -237,7 +239,7 @@ impl LaunchRecorder {
             _ => return Ok(()),
         }
         if self.uses.is_empty() {
-            self.phase = Phase::Empty;
+            self.phase = Phase::Empty { runtime: Arc::clone(runtime.core()) };
             return Ok(());
         }
         let (lane, ticket, direct) = {
@@ -269,8 +271,8 @@ impl LaunchRecorder {
                     committed
                 }
             }
-            Phase::Empty | Phase::Recording if self.is_empty() => return Ok(()),
-            Phase::Empty => Ok(()),
+            Phase::Empty { .. } => Ok(()),
+            Phase::Recording if self.is_empty() => return Ok(()),
             Phase::Recording | Phase::Over => {
                 self.publish_unprepared(runtime.core(), &self.uses);
                 match &self.rejected {
@@ -316,14 +318,17 @@ impl LaunchRecorder {
         }
     }
 
-    /// Records uses that nothing was queued for, so that at least later work waits for them.
+    /// Records uses that nothing was queued for, so that at least later work waits for them. Each
+    /// by itself: a block that is gone by now must not keep the others from being recorded.
     #[cold]
     fn publish_unprepared(&self, runtime: &RuntimeCore, uses: &Uses) {
         if uses.is_empty() || !runtime.resource().supports_block_use_tracking() {
             return;
         }
-        if let Err(error) = runtime.resource().finish_uses(uses, self.stream) {
-            log::warn!("publishing uses of a refused commit at {}: {error}", self.place);
+        for one in uses.chunks(1) {
+            if let Err(error) = runtime.resource().finish_uses(one, self.stream) {
+                log::warn!("publishing a use of a refused commit at {}: {error}", self.place);
+            }
         }
     }
 
@@ -344,14 +349,19 @@ impl Drop for LaunchRecorder {
         }
         DROPPED.fetch_add(1, Ordering::Relaxed);
         log::warn!("the recorder of {} was dropped without commit", self.place);
-        if let Phase::Claimed { runtime, lane, ticket, direct } = phase {
-            runtime.tracker().count_dropped_recorder();
-            // The work may have been enqueued: the runtime behaves as if it was.
-            if let Err(error) = self.commit_claimed(&runtime, lane, ticket, direct) {
-                log::error!("protecting the uses of a dropped recorder: {error}");
+        // The work may have been enqueued: the runtime behaves as if it was.
+        let runtime = match phase {
+            Phase::Claimed { runtime, lane, ticket, direct } => {
+                if let Err(error) = self.commit_claimed(&runtime, lane, ticket, direct) {
+                    log::error!("protecting the uses of a dropped recorder: {error}");
+                }
+                runtime
             }
-            self.publish_late(&runtime);
-        }
+            Phase::Empty { runtime } => runtime,
+            Phase::Recording | Phase::Over => return,
+        };
+        runtime.tracker().count_dropped_recorder();
+        self.publish_late(&runtime);
     }
 }
 

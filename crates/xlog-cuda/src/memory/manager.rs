@@ -27,9 +27,10 @@ use crate::{
 /// let device = Arc::new(CudaDevice::auto());
 /// let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
 /// let resource = AsyncCudaResource::new(Arc::clone(&device), 0, Arc::clone(&pool));
-/// let runtime =
-///     Arc::new(XlogDeviceRuntime::with_resource(Arc::clone(&device), 0, pool, Box::new(resource)));
-/// let manager = GpuMemoryManager::with_runtime(device, MemoryBudget::with_limit(1 << 20), runtime);
+/// let runtime = Arc::new(XlogDeviceRuntime::with_resource(
+///     Arc::clone(&device), 0, pool, Box::new(resource)));
+/// let budget = MemoryBudget::with_limit(1 << 20);
+/// let manager = GpuMemoryManager::with_runtime(device, budget, runtime);
 ///
 /// let mut numbers = manager.alloc::<u32>(4)?;
 /// numbers.upload(&[1, 2, 3, 4])?;

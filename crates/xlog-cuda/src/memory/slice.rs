@@ -65,32 +65,38 @@ impl<T: Pod> TrackedCudaSlice<T> {
 
     /// Copies `values` into the slice, on the stream it was allocated on. The values are copied
     /// before this returns; the device has them in stream order.
+    #[track_caller]
     pub fn upload(&mut self, values: &[T]) -> ResourceResult<()> {
         self.upload_on(values, self.home())
     }
 
     /// The same on `stream`.
+    #[track_caller]
     pub fn upload_on(&mut self, values: &[T], stream: StreamId) -> ResourceResult<()> {
         transfer::upload(&self.as_view(), values, stream)
     }
 
     /// The slice's values, once everything that writes them is done.
+    #[track_caller]
     pub fn download(&self) -> ResourceResult<Vec<T>> {
         self.start_download(self.home())?.wait()
     }
 
     /// Starts copying the slice's values to the host on `stream`, behind everything that writes
     /// them. Nothing blocks until [`Download::wait`].
+    #[track_caller]
     pub fn start_download(&self, stream: StreamId) -> ResourceResult<Download<T>> {
         transfer::download(&self.as_view(), stream)
     }
 
     /// Copies another slice of the same length into this one, on the device, on `stream`.
+    #[track_caller]
     pub fn copy_from(&mut self, source: &Self, stream: StreamId) -> ResourceResult<()> {
         transfer::copy(&source.as_view(), &self.as_view(), stream)
     }
 
     /// Sets every byte of the slice on `stream`.
+    #[track_caller]
     pub fn fill_bytes(&mut self, value: u8, stream: StreamId) -> ResourceResult<()> {
         transfer::fill_bytes(&self.as_view(), value, stream)
     }

@@ -47,6 +47,7 @@ impl StagingPool {
 
     /// A buffer of at least `bytes`, its last copy done.
     pub(crate) fn take(&self, bytes: usize) -> ResourceResult<StagingBuffer> {
+        self.device.check_alive()?;
         let capacity = bytes.checked_next_power_of_two().unwrap_or(bytes).max(SMALLEST);
         {
             let mut kept = self.kept.lock();
@@ -98,14 +99,17 @@ impl StagingPool {
     /// Frees the buffers no copy uses. Waits for the device, as freeing pinned memory does.
     pub(crate) fn trim(&self) -> ResourceResult<()> {
         let kept = std::mem::take(&mut *self.kept.lock());
+        let mut answer = Ok(());
         for (buffer, event) in kept {
-            if self.is_done(event.as_deref())? {
-                self.free(buffer);
-            } else {
-                self.give_back(buffer, event);
+            match self.is_done(event.as_deref()) {
+                Ok(true) => self.free(buffer),
+                done => {
+                    self.give_back(buffer, event);
+                    answer = answer.and(done.map(drop));
+                }
             }
         }
-        Ok(())
+        answer
     }
 
     fn is_done(&self, event: Option<&RecordedEvent>) -> ResourceResult<bool> {

@@ -91,15 +91,8 @@ fn settle(rig: &Rig, streams: [StreamId; 2], slice: &TrackedCudaSlice<u32>) -> V
     slice.download().unwrap_or_else(fail)
 }
 
-fn filled(rig: &Rig, value: u32, stream: StreamId) -> TrackedCudaSlice<u32> {
-    let slice = rig.zeros(LEN, stream);
-    rig.fill(&slice, value, stream).unwrap_or_else(fail);
-    rig.runtime.synchronize(stream).unwrap_or_else(fail);
-    slice
-}
-
 fn read_after_write(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
-    let (data, seen) = (filled(rig, OLD, a), filled(rig, OLD, b));
+    let (data, seen) = (rig.filled(LEN, OLD, a), rig.filled(LEN, OLD, b));
     let gate = Gate::new(rig);
     gate.hold(rig, a);
     rig.fill(&data, NEW, a).unwrap_or_else(fail);
@@ -109,7 +102,7 @@ fn read_after_write(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
 }
 
 fn write_after_read(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
-    let (data, seen) = (filled(rig, NEW, a), filled(rig, OLD, a));
+    let (data, seen) = (rig.filled(LEN, NEW, a), rig.filled(LEN, OLD, a));
     let gate = Gate::new(rig);
     gate.hold(rig, a);
     rig.copy(&data, &seen, a).unwrap_or_else(fail);
@@ -119,7 +112,7 @@ fn write_after_read(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
 }
 
 fn write_after_write(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
-    let data = filled(rig, OLD, a);
+    let data = rig.filled(LEN, OLD, a);
     let gate = Gate::new(rig);
     gate.hold(rig, a);
     rig.fill(&data, OLD, a).unwrap_or_else(fail);
@@ -132,8 +125,8 @@ fn write_after_write(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
 /// its address and is overwritten at once. Both streams read it, so that neither follows the other
 /// and the free needs a wait wherever it goes.
 fn free_while_in_use(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
-    let (data, seen) = (filled(rig, NEW, a), filled(rig, OLD, b));
-    let elsewhere = filled(rig, OLD, a);
+    let (data, seen) = (rig.filled(LEN, NEW, a), rig.filled(LEN, OLD, b));
+    let elsewhere = rig.filled(LEN, OLD, a);
     let address = data.ptr();
     let gate = Gate::new(rig);
     gate.hold(rig, b);
@@ -154,7 +147,7 @@ fn free_while_in_use(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
 /// The allocation on `a` recycles an address that a held launch on `a` still writes; `b` writes
 /// the new block first, unless it waits for the allocation.
 fn first_use_after_allocation(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
-    let old = filled(rig, OLD, a);
+    let old = rig.filled(LEN, OLD, a);
     let address = old.ptr();
     let gate = Gate::new(rig);
     gate.hold(rig, a);

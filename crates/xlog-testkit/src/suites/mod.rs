@@ -14,6 +14,7 @@ mod reaping;
 mod recorder;
 mod resources;
 mod rules;
+mod support;
 mod threads;
 mod vocabulary;
 
@@ -23,8 +24,15 @@ use crate::TestCase;
 pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
     [
         ("vocabulary", vocabulary::CASES),
-        ("resources", resources::CASES),
-        ("rules", rules::CASES),
+        ("allocation", resources::allocation::CASES),
+        ("deallocation", resources::deallocation::CASES),
+        ("direct", resources::direct::CASES),
+        ("decorators", resources::decorators::CASES),
+        ("pool", resources::pool::CASES),
+        ("facade", resources::facade::CASES),
+        ("order", rules::order::CASES),
+        ("economy", rules::economy::CASES),
+        ("refusals", rules::refusals::CASES),
         ("hazards", hazards::CASES),
         ("recorder", recorder::CASES),
         ("builder", builder::CASES),

@@ -3,8 +3,8 @@
 //! Two locks. `submit` is held while something is enqueued on the stream *and* the lane's record of
 //! it must agree: an event with its tick and the uses it stands for, a wait with the clock. It does
 //! span those driver calls, and only threads that enqueue on the same stream ever take it: they
-//! would queue up in the driver otherwise, in an order nobody knows. `trail` is taken for moments by
-//! anyone who looks for an event to wait for, and never over a driver call.
+//! would queue up in the driver otherwise, in an order nobody knows. `trail` is taken for moments
+//! by anyone who looks for an event to wait for, and never over a driver call.
 
 use std::sync::{
     Arc,
@@ -53,6 +53,10 @@ pub(crate) struct Lane {
     reads: Chunked<AtomicU64, 256>,
     submit: Mutex<Submit>,
     trail: TinyLock<Trail>,
+    /// Events at rest and events held, as of the last change: asked for without `submit`, which a
+    /// thread at a full queue holds on to.
+    idle: AtomicUsize,
+    held: AtomicUsize,
     /// Live blocks born here plus frees waiting here: reasons to keep the stream.
     blocks: AtomicUsize,
     records: AtomicU64,
@@ -90,6 +94,8 @@ impl Lane {
                 ..Submit::default()
             }),
             trail: TinyLock::new(Trail::new(lanes)),
+            idle: AtomicUsize::new(0),
+            held: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
             records: AtomicU64::new(0),
             waits: AtomicU64::new(0),
@@ -260,6 +266,7 @@ impl Lane {
         let recorded = device.note(unsafe { device.driver().record_event(event.raw, raw) });
         if let Err(error) = recorded {
             submit.idle_events.push(event);
+            self.count_events(&submit);
             return Err(error);
         }
         bump(&self.records);
@@ -276,6 +283,7 @@ impl Lane {
         if length >= submit.next_probe {
             self.probe(device, &mut submit);
         }
+        self.count_events(&submit);
         Ok(held)
     }
 
@@ -309,6 +317,12 @@ impl Lane {
                 submit.held_events.push(event);
             }
         }
+        self.count_events(submit);
+    }
+
+    fn count_events(&self, submit: &Submit) {
+        self.idle.store(submit.idle_events.len(), Ordering::Relaxed);
+        self.held.store(submit.held_events.len(), Ordering::Relaxed);
     }
 
     /// Asks how far the stream has come. One answer covers every event before it, so the newest
@@ -335,14 +349,18 @@ impl Lane {
 
     /// Events in the trail and events at rest.
     pub(crate) fn events(&self) -> (usize, usize) {
-        let submit = self.submit.lock();
-        let in_flight = self.trail.lock().len() + submit.held_events.len();
-        (in_flight, submit.idle_events.len())
+        let in_flight = self.trail.lock().len() + self.held.load(Ordering::Relaxed);
+        (in_flight, self.idle.load(Ordering::Relaxed))
     }
 
     /// Destroys the events at rest.
     pub(crate) fn trim(&self, device: &CudaDevice) -> ResourceResult<()> {
-        let idle = std::mem::take(&mut self.submit.lock().idle_events);
+        let idle = {
+            let mut submit = self.submit.lock();
+            let idle = std::mem::take(&mut submit.idle_events);
+            self.count_events(&submit);
+            idle
+        };
         destroy(device, idle)
     }
 

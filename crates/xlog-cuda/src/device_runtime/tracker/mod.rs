@@ -145,10 +145,15 @@ impl UseTracker {
     pub(crate) fn enter(&self, stream: StreamId) -> ResourceResult<&Lane> {
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| unknown_stream(stream))?;
-        if lane.is_exposed() {
-            self.refuse_capture(lane)?;
-        }
+        self.check_capture(lane)?;
         Ok(lane)
+    }
+
+    /// Refuses a lane whose stream is being captured into a graph: whatever is asked of such a
+    /// stream becomes part of the capture, or breaks it.
+    #[inline]
+    pub(crate) fn check_capture(&self, lane: &Lane) -> ResourceResult<()> {
+        if lane.is_exposed() { self.refuse_capture(lane) } else { Ok(()) }
     }
 
     #[cold]
@@ -199,7 +204,8 @@ impl UseTracker {
         }
         for lane in self.lanes.iter().filter(|lane| lane.stream().is_some()) {
             if lane.created_raw().is_some()
-                && let Err(error) = lane.record(&self.device, |_| ())
+                && let Err(error) =
+                    self.check_capture(lane).and_then(|()| lane.record(&self.device, |_| ()))
             {
                 self.end_several();
                 return Err(error);
@@ -298,12 +304,11 @@ impl UseTracker {
     /// Frees what waited for claims that are gone.
     #[cold]
     pub(crate) fn run_deferred_frees(&self) {
-        let waiting = std::mem::take(&mut *self.deferred.lock());
-        for number in waiting {
-            if self.is_held(number) {
-                self.deferred.lock().push(number);
-                continue;
-            }
+        // Looked at with the list locked: whoever gives up the last claim now looks after us, and
+        // finds what we left.
+        let free: Vec<u32> =
+            self.deferred.lock().extract_if(.., |number| !self.is_held(*number)).collect();
+        for number in free {
             self.deferred_frees.fetch_sub(1, Ordering::SeqCst);
             let run =
                 self.slots.get(number).and_then(|s| s.with_rest(|rest| rest.on_release.take()));
@@ -382,15 +387,14 @@ impl UseTracker {
     /// The lane a retired block was born on, behind every use of it.
     pub(crate) fn follow_at_home(&self, retired: &Retired) -> ResourceResult<&Lane> {
         let home = &self.lanes[retired.home];
+        self.check_capture(home)?;
         self.queue_waits(home, &retired.outstanding)?;
         Ok(home)
     }
 
     /// The raw stream of a lane, unless somebody is capturing it.
     pub(crate) fn uncaptured_raw(&self, lane: &Lane) -> ResourceResult<RawStream> {
-        if lane.is_exposed() {
-            self.refuse_capture(lane)?;
-        }
+        self.check_capture(lane)?;
         lane.raw(&self.device)
     }
 
@@ -414,6 +418,7 @@ impl UseTracker {
         let Some(raw) = lane.created_raw() else {
             return Ok(());
         };
+        self.check_capture(lane)?;
         let tick = lane.tick();
         self.synchronize_raw(raw)?;
         lane.complete(tick, &mut lane.submit());

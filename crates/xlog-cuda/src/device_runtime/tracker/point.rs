@@ -77,30 +77,43 @@ impl PointSet {
 
 /// The latest point of each lane that something must follow: one entry a lane.
 #[derive(Default, Debug)]
-pub(crate) struct Frontier(SmallVec<[Point; 4]>);
+pub(crate) struct Frontier {
+    points: SmallVec<[Point; 4]>,
+    unreachable: bool,
+}
 
 impl Frontier {
     /// Adds a point; of two on one lane the later stays, since it follows the earlier.
     pub(crate) fn add(&mut self, point: Point) {
-        match self.0.iter_mut().find(|other| other.lane() == point.lane()) {
+        match self.points.iter_mut().find(|other| other.lane() == point.lane()) {
             Some(other) => *other = other.later(point),
-            None => self.0.push(point),
+            None => self.points.push(point),
         }
+    }
+
+    /// Notes that there is also something to follow that has no point.
+    pub(crate) fn make_unreachable(&mut self) {
+        self.unreachable = true;
+    }
+
+    /// Whether nothing can follow all of it.
+    pub(crate) fn is_unreachable(&self) -> bool {
+        self.unreachable
     }
 
     /// Whether `point` was the last to be added.
     #[inline]
     pub(crate) fn ends_with(&self, point: Point) -> bool {
-        self.0.last() == Some(&point)
+        self.points.last() == Some(&point)
     }
 
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.points.is_empty() && !self.unreachable
     }
 
     pub(crate) fn points(&self) -> &[Point] {
-        &self.0
+        &self.points
     }
 }
 

@@ -235,7 +235,7 @@ impl Slot {
     pub(crate) fn with_rest<R>(&self, f: impl FnOnce(&mut Rest) -> R) -> R {
         let mut rest = self.rest.lock();
         let answer = f(&mut rest);
-        if rest.bare_reads.is_empty() && rest.bare_writes.is_empty() {
+        if rest.bare_reads.is_empty() && rest.bare_writes.is_empty() && !rest.unprotected {
             if self.readers.load(Ordering::Relaxed) & CROWDED != 0 {
                 self.readers.fetch_and(!CROWDED, Ordering::AcqRel);
             }

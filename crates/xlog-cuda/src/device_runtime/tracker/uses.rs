@@ -33,6 +33,9 @@ impl UseTracker {
         for one in uses {
             let (number, slot) = self.find_live(one).ok_or_else(|| stale(one))?;
             self.gather(number, slot, one.access, &view, &mut needed);
+            if needed.is_unreachable() {
+                return Err(unprotected(one));
+            }
         }
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
@@ -59,12 +62,28 @@ impl UseTracker {
             return Err(super::unknown_stream(holder.stream));
         }
         if !needed.is_empty()
-            && let Err(error) = self.queue_waits(lane, &needed)
+            && let Err(error) = self.follow(uses, slots, lane, &needed)
         {
             self.release(ticket);
             return Err(error);
         }
         Ok((lane, ticket))
+    }
+
+    /// Queues the waits of a launch, unless one of its blocks has a use that nothing can wait for.
+    #[inline]
+    fn follow(
+        &self,
+        uses: &[BlockUse],
+        slots: &Slots<'_>,
+        lane: &Lane,
+        needed: &Frontier,
+    ) -> ResourceResult<()> {
+        if !needed.is_unreachable() {
+            return self.queue_waits(lane, needed);
+        }
+        let leaked = |slot: &&Slot| slot.with_rest(|rest| rest.unprotected);
+        Err(unprotected(&uses[slots.iter().position(leaked).unwrap_or(0)]))
     }
 
     /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
@@ -102,6 +121,9 @@ impl UseTracker {
             slot.with_rest(|rest| {
                 let reads: &[Point] = if access.writes() { &rest.bare_reads } else { &[] };
                 rest.bare_writes.iter().chain(reads).for_each(|point| view.need(*point, needed));
+                if rest.unprotected {
+                    needed.make_unreachable();
+                }
             });
         }
     }
@@ -176,8 +198,7 @@ impl UseTracker {
         }
     }
 
-    /// Records uses that hold no claim. A stale block is refused; beside others, they are recorded
-    /// all the same, since their work is in flight.
+    /// Records uses that hold no claim: all or none, so one stale block refuses the batch.
     pub(crate) fn finish(
         &self,
         uses: &[BlockUse],
@@ -187,16 +208,12 @@ impl UseTracker {
         check_device(uses, ordinal)?;
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| super::unknown_stream(stream))?;
-        let mut answer = Ok(());
         let mut known = Vec::with_capacity(uses.len());
         for one in uses {
-            match self.find_owned(one) {
-                Some(found) => known.push((found, one.access)),
-                None => answer = answer.and(Err(stale(one))),
-            }
+            known.push((self.find_recordable(one).ok_or_else(|| stale(one))?, one.access));
         }
         if known.is_empty() {
-            return answer;
+            return Ok(());
         }
         let mut published = None;
         let marked = self.mark(lane, |point, _| published = Some(point));
@@ -213,7 +230,7 @@ impl UseTracker {
                 slot.with_rest(|rest| keep_latest(&mut rest.bare_reads, point));
             }
         }
-        answer
+        Ok(())
     }
 
     /// What a write at `point` covers: what its event follows, no more.
@@ -290,12 +307,14 @@ impl UseTracker {
     }
 
     fn find_live(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
-        self.find_owned(one).filter(|(_, slot)| slot.lives_at(one.block.ptr))
+        self.find(one.block, one.slot).filter(|(_, slot)| slot.lives_at(one.block.ptr))
     }
 
-    /// The slot of a block, freed meanwhile or not: while its launch holds a claim it stays.
-    fn find_owned(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
-        self.find(one.block, one.slot)
+    /// The slot of a block whose uses can still be recorded: a live one, or one whose free waits
+    /// for the launches that hold claims on it.
+    fn find_recordable(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
+        let found = self.find(one.block, one.slot);
+        found.filter(|(number, slot)| slot.lives_at(one.block.ptr) || self.is_held(*number))
     }
 }
 
@@ -316,6 +335,16 @@ fn check_device(uses: &[BlockUse], ordinal: u32) -> ResourceResult<()> {
         None => Ok(()),
         Some(one) => Err(foreign_device(one.block.device_ordinal, ordinal)),
     }
+}
+
+/// A block with a use that nobody can wait for takes no further ones.
+#[cold]
+fn unprotected(one: &BlockUse) -> ResourceError {
+    ResourceError::StreamMisuse(format!(
+        "the block at {:#x} had a use that could be neither recorded nor waited for, so nothing \
+         can be ordered behind it; allocate another",
+        one.block.ptr
+    ))
 }
 
 #[cold]

@@ -1,5 +1,0 @@
-//! Slices, views, columns, copies.
-
-use crate::TestCase;
-
-pub(super) const CASES: &[TestCase] = &[];

@@ -1,5 +1,0 @@
-//! The launch recorder, step by step.
-
-use crate::TestCase;
-
-pub(super) const CASES: &[TestCase] = &[];

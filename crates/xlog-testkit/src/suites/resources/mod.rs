@@ -1,0 +1,8 @@
+//! The contract of memory resources, the stream pool, and the facade over both.
+
+pub(super) mod allocation;
+pub(super) mod deallocation;
+pub(super) mod decorators;
+pub(super) mod direct;
+pub(super) mod facade;
+pub(super) mod pool;
