@@ -62,7 +62,7 @@ impl UseTracker {
             return Err(super::unknown_stream(holder.stream));
         }
         if !needed.is_empty()
-            && let Err(error) = self.follow(uses, slots, lane, &needed)
+            && let Err(error) = self.follow(uses, lane, &needed)
         {
             self.release(ticket);
             return Err(error);
@@ -72,18 +72,14 @@ impl UseTracker {
 
     /// Queues the waits of a launch, unless one of its blocks has a use that nothing can wait for.
     #[inline]
-    fn follow(
-        &self,
-        uses: &[BlockUse],
-        slots: &Slots<'_>,
-        lane: &Lane,
-        needed: &Frontier,
-    ) -> ResourceResult<()> {
+    fn follow(&self, uses: &[BlockUse], lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
         if !needed.is_unreachable() {
             return self.queue_waits(lane, needed);
         }
-        let leaked = |slot: &&Slot| slot.with_rest(|rest| rest.unprotected);
-        Err(unprotected(&uses[slots.iter().position(leaked).unwrap_or(0)]))
+        let leaked = |one: &&BlockUse| {
+            self.slots.get(one.slot.0).is_some_and(|slot| slot.with_rest(|rest| rest.unprotected))
+        };
+        Err(unprotected(uses.iter().find(leaked).unwrap_or(&uses[0])))
     }
 
     /// Adds what a use must follow to `needed`: rule 1 (and 3: the birth is the first write).
