@@ -20,27 +20,27 @@ use crate::{
 
 /// Looks at the machine and at one device.
 pub(crate) fn run(choice: &DeviceChoice) -> Result<(), Failure> {
-    println!("xlog {}", env!("CARGO_PKG_VERSION"));
-    println!("  kernels             need CUDA {} or newer", written(minimum_version()));
-    println!("\nCUDA driver");
+    crate::say!("xlog {}", env!("CARGO_PKG_VERSION"));
+    crate::say!("  kernels             need CUDA {} or newer", written(minimum_version()));
+    crate::say!("\nCUDA driver");
     match CudaDriver::probe() {
         Ok(found) => {
-            println!("  version             {}", found.version());
-            println!("  devices             {}", found.device_count);
+            crate::say!("  version             {}", found.version());
+            crate::say!("  devices             {}", found.device_count);
             if let Err(error) = found.require_supported() {
-                println!("  ✗ {error}");
+                crate::say!("  ✗ {error}");
             }
         }
-        Err(error) => println!("  ✗ {error}"),
+        Err(error) => crate::say!("  ✗ {error}"),
     }
     let device = Arc::new(choice.open()?);
     describe(&device)?;
     let failed = check_features(&device);
-    println!();
+    crate::say!("");
     if failed == 0 {
-        println!("everything works on {}", label(&device));
+        crate::say!("everything works on {}", label(&device));
         if device.info().kind == DeviceKind::Host {
-            println!(
+            crate::say!(
                 "the same programs run on a GPU as they are: install its driver, nothing else"
             );
         }
@@ -60,16 +60,16 @@ fn written(version: u32) -> String {
 fn describe(device: &CudaDevice) -> Result<(), Failure> {
     let info = device.info();
     let memory = device.memory()?;
-    println!("\nDevice {}", label(device));
-    println!("  name                {}", info.name);
+    crate::say!("\nDevice {}", label(device));
+    crate::say!("  name                {}", info.name);
     if info.kind == DeviceKind::Cuda {
         let (major, minor) = info.compute_capability;
-        println!("  compute capability  {major}.{minor}");
-        println!("  multiprocessors     {}", info.multiprocessors);
+        crate::say!("  compute capability  {major}.{minor}");
+        crate::say!("  multiprocessors     {}", info.multiprocessors);
     } else {
-        println!("  threads             {}", info.multiprocessors);
+        crate::say!("  threads             {}", info.multiprocessors);
     }
-    println!("  memory              {} free of {}", size(memory.free), size(memory.total));
+    crate::say!("  memory              {} free of {}", size(memory.free), size(memory.total));
     Ok(())
 }
 
@@ -119,7 +119,7 @@ struct Bench {
 
 /// Tries every feature; answers how many do not work.
 fn check_features(device: &Arc<CudaDevice>) -> usize {
-    println!("\nFeatures");
+    crate::say!("\nFeatures");
     let pool = Arc::new(StreamPool::with_defaults(Arc::clone(device)));
     let ordinal = device.info().ordinal;
     let resource = AsyncCudaResource::new(Arc::clone(device), ordinal, Arc::clone(&pool));
@@ -139,14 +139,14 @@ fn check_features(device: &Arc<CudaDevice>) -> usize {
     for (name, attempt, advice) in FEATURES {
         let problem = match attempt(&bench) {
             Ok(true) => {
-                println!("  ✓ {name}");
+                crate::say!("  ✓ {name}");
                 continue;
             }
             Ok(false) => "wrong result".to_owned(),
             Err(error) => error.to_string(),
         };
         failed += 1;
-        println!("  ✗ {name}: {problem}\n    {advice}");
+        crate::say!("  ✗ {name}: {problem}\n    {advice}");
     }
     failed
 }

@@ -1,5 +1,16 @@
 //! `xlog`: what device there is, and how fast the runtime is on it.
 
+/// Prints a line; a reader that went away ends the program quietly, as pipes expect.
+macro_rules! say {
+    ($($text:tt)*) => {{
+        use std::io::Write as _;
+        if writeln!(std::io::stdout(), $($text)*).is_err() {
+            std::process::exit(0);
+        }
+    }};
+}
+pub(crate) use say;
+
 mod bench;
 mod device;
 mod doctor;

@@ -53,9 +53,9 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let effort = Effort { batch: 22 * (READERS + 1), ..Effort::new(lab.quick) };
     let (timings, launches) =
         alternate(effort, &mut [&mut raw, &mut recorded], || Ok(lab.settle()?))?;
+    let after = lab.pool.stats();
     write.verify(launches / (READERS as u64 + 1))?;
     raw_write.verify(launches / (READERS as u64 + 1))?;
-    let after = lab.pool.stats();
     let launches = launches as f64;
     report.add(&Row {
         pattern: "fan".into(),

@@ -11,7 +11,7 @@ use xlog_cuda::{
     kernels,
     memory::TrackedCudaSlice,
 };
-use xlog_driver::{Arguments, Driver, KernelDefinition, RawStream};
+use xlog_driver::{Arguments, Driver, DriverResult, KernelDefinition, RawEvent, RawStream};
 
 use crate::Failure;
 
@@ -101,6 +101,15 @@ impl Lab {
         Ok(streams)
     }
 
+    /// That many events of the bare driver.
+    pub(super) fn raw_events(&self, count: usize) -> ResourceResult<RawEvents<'_>> {
+        let mut events = RawEvents { driver: self.device.driver(), events: Vec::new() };
+        for _ in 0..count {
+            events.events.push(events.driver.create_event()?);
+        }
+        Ok(events)
+    }
+
     /// A block of zeros.
     pub(super) fn zeros(&self, len: usize) -> ResourceResult<TrackedCudaSlice<u32>> {
         let mut block = self.manager.alloc_on::<u32>(len, StreamId::DEFAULT, AllocTag("bench"))?;
@@ -149,6 +158,34 @@ impl Drop for RawStreams<'_> {
             // SAFETY: created by this driver, and nobody else has it. A failure leaves the stream
             // to the end of the process.
             let _ = unsafe { self.driver.destroy_stream(stream) };
+        }
+    }
+}
+
+/// Events of the bare driver, destroyed with this.
+pub(super) struct RawEvents<'l> {
+    driver: &'l dyn Driver,
+    events: Vec<RawEvent>,
+}
+
+impl RawEvents<'_> {
+    pub(super) fn record(&self, stream: RawStream, event: usize) -> DriverResult<()> {
+        // SAFETY: both are this driver's and alive.
+        unsafe { self.driver.record_event(self.events[event], stream) }
+    }
+
+    pub(super) fn wait(&self, stream: RawStream, event: usize) -> DriverResult<()> {
+        // SAFETY: as above.
+        unsafe { self.driver.wait_event(stream, self.events[event]) }
+    }
+}
+
+impl Drop for RawEvents<'_> {
+    fn drop(&mut self) {
+        for event in self.events.drain(..) {
+            // SAFETY: created by this driver, and nobody else has it. A failure leaves the event
+            // to the end of the process.
+            let _ = unsafe { self.driver.destroy_event(event) };
         }
     }
 }

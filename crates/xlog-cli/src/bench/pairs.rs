@@ -52,7 +52,8 @@ fn all_subjects(
     Ok(())
 }
 
-/// Launches in turn on `streams`: raw, through the recorder, through the builder.
+/// Launches in turn on `streams`: raw, raw with the events this pattern takes written by hand (the
+/// driver's own share), through the recorder, through the builder.
 pub(super) fn measure(
     lab: &Lab,
     pattern: &str,
@@ -66,11 +67,27 @@ pub(super) fn measure(
     // Raw launches on two streams have no order, so each stream gets blocks of its own.
     let raw_subjects: Vec<Subject> =
         streams.iter().map(|_| lab.subject(touch, blocks)).collect::<Result<_, _>>()?;
+    let events = lab.raw_events(streams.len())?;
+    let several = lab.pool.stats().streams > 1;
     let before = lab.pool.stats();
     let mut raw = |n: usize| {
         for launch in 0..n {
             let turn = launch % raw_streams.len();
             launch_raw(lab, &raw_subjects[turn], raw_streams[turn])?;
+        }
+        Ok(())
+    };
+    let mut driver = |n: usize| {
+        for launch in 0..n {
+            let turn = launch % raw_streams.len();
+            let before = (turn + raw_streams.len() - 1) % raw_streams.len();
+            if before != turn {
+                events.wait(raw_streams[turn], before)?;
+            }
+            launch_raw(lab, &raw_subjects[turn], raw_streams[turn])?;
+            if several {
+                events.record(raw_streams[turn], turn)?;
+            }
         }
         Ok(())
     };
@@ -87,18 +104,19 @@ pub(super) fn measure(
         Ok(())
     };
     let effort = Effort::new(lab.quick);
-    let ways: &mut [super::measure::Way<'_>] = &mut [&mut raw, &mut recorder, &mut builder];
+    let ways: &mut [super::measure::Way<'_>] =
+        &mut [&mut raw, &mut driver, &mut recorder, &mut builder];
     let (timings, launches) = alternate(effort, ways, || Ok(lab.settle()?))?;
+    let after = lab.pool.stats();
     if !lab.idle {
         subject.verify(2 * launches)?;
         for raw_subject in &raw_subjects {
-            raw_subject.verify(launches / streams.len() as u64)?;
+            raw_subject.verify(2 * launches / streams.len() as u64)?;
         }
     }
-    let after = lab.pool.stats();
-    // Raw launches record and wait for nothing; the other two ways share the rest.
+    // The runtime's counters see only its own two ways, which share them.
     let recorded = 2.0 * launches as f64;
-    for (form, timing) in ["recorder", "builder"].into_iter().zip(&timings[1..]) {
+    for (form, timing) in ["driver", "recorder", "builder"].into_iter().zip(&timings[1..]) {
         report.add(&Row {
             pattern: pattern.to_owned(),
             form,

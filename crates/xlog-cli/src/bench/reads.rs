@@ -60,9 +60,9 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
             growth = growth.max(resident_bytes() - memory);
         }
     }
+    let after = lab.pool.stats();
     subject.verify(ROUNDS as u64 + 1)?;
     raw_subject.verify(ROUNDS as u64 + 1)?;
-    let after = lab.pool.stats();
     let differences = recorded.iter().zip(&raw).map(|(recorded, raw)| recorded - raw).collect();
     report.add(&Row {
         pattern: "many-reads".into(),

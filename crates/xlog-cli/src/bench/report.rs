@@ -40,8 +40,8 @@ impl Report {
         if self.json {
             return;
         }
-        println!("recorded launches beside raw ones on {} ({name}), nanoseconds\n", self.device);
-        println!(
+        crate::say!("recorded launches beside raw ones on {} ({name}), nanoseconds\n", self.device);
+        crate::say!(
             "{:<22} {:<9} {:<6} {:>6} {:>7} {:>7} {:>9} {:>9} {:>9} {:>8} {:>7}",
             "pattern",
             "form",
@@ -76,11 +76,11 @@ impl Report {
                 "waits_per_launch": row.waits_per_launch,
                 "memory_growth_bytes": row.memory_growth_bytes,
             });
-            println!("{object}");
+            crate::say!("{object}");
             return;
         }
         let number = |value: Option<f64>| value.map_or("–".to_owned(), |ns| format!("{ns:.0}"));
-        println!(
+        crate::say!(
             "{:<22} {:<9} {:<6} {:>6} {:>7} {:>7} {:>9} {:>9.0} {:>9} {:>8.2} {:>7.2}",
             row.pattern,
             row.form,
@@ -95,13 +95,13 @@ impl Report {
             row.waits_per_launch,
         );
         if let Some(bytes) = row.memory_growth_bytes {
-            println!("{:<22} memory grew by {bytes} bytes", "");
+            crate::say!("{:<22} memory grew by {bytes} bytes", "");
         }
     }
 
     pub(super) fn close(&self) {
         if !self.json {
-            println!("\n{} rows, every result verified", self.rows);
+            crate::say!("\n{} rows, every result verified", self.rows);
         }
     }
 }

@@ -58,7 +58,6 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
                 .map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
                 .collect::<Result<_, String>>()
         })?;
-        subject.verify(0)?;
         let per_launch = |way: usize| -> Vec<f64> {
             (0..rounds)
                 .map(|round| span_of(spans.iter().map(|spans| spans[round][way])))
@@ -68,6 +67,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         let (raw, recorded) = (per_launch(0), per_launch(1));
         let differences = recorded.iter().zip(&raw).map(|(recorded, raw)| recorded - raw).collect();
         let after = lab.pool.stats();
+        subject.verify(0)?;
         let launches = (THREADS * BATCH * rounds) as f64;
         report.add(&Row {
             pattern: "threads".into(),
