@@ -3,12 +3,24 @@
 use std::{sync::Arc, time::Duration};
 
 use xlog_cuda::{LaunchDims, device_runtime::StreamId, kernels};
-use xlog_driver::{Arguments, Driver};
+use xlog_driver::{Arguments, Driver, KernelDefinition};
 
 use crate::{LayeredDriver, Rig, rig::fail};
 
 /// The longest a gate holds: a test that never opens one fails instead of hanging.
 const LONGEST: Duration = Duration::from_secs(20);
+
+/// What tests launch while a gate is held.
+const USED_WHILE_HELD: [&KernelDefinition; 8] = [
+    &kernels::GATE,
+    &kernels::SIGNAL,
+    &kernels::FILL_U32,
+    &kernels::COPY_U32,
+    &kernels::INCREMENT_U32,
+    &kernels::EMPTY_1,
+    &kernels::EMPTY_READ_1,
+    &kernels::TOUCH_1,
+];
 
 /// A gate that streams can be held behind. It opens when told to, and when it is dropped.
 ///
@@ -35,9 +47,11 @@ impl Gate {
         let flag = rig.driver.allocate_pinned(4).unwrap_or_else(fail).cast::<u32>();
         let gate = Self { flag, driver: Arc::clone(&rig.driver) };
         gate.store(0);
-        // The kernel is loaded now: loading may wait for the device, which a held stream never
-        // lets finish.
-        let _ = rig.kernel(&kernels::GATE);
+        // Kernels are loaded now: loading may wait for the device, which a held stream never lets
+        // finish.
+        for definition in USED_WHILE_HELD {
+            let _ = rig.kernel(definition);
+        }
         gate
     }
 

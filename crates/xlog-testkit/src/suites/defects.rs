@@ -13,13 +13,13 @@ use std::{
 
 use xlog_cuda::{
     CudaDevice,
-    device_runtime::{Access, AllocTag, BlockId, BlockUse, ResourceError, StreamId},
+    device_runtime::{Access, BlockId, BlockUse, ResourceError, StreamId},
     launch::LaunchRecorder,
     memory::TrackedCudaSlice,
 };
 use xlog_driver::DeviceKind;
 
-use super::support::{copy_raw, handle_of, warm_up};
+use super::support::{copy_raw, handle_of, recycled, warm_up};
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
 
 pub(super) const CASES: &[TestCase] = cases![
@@ -233,8 +233,7 @@ fn defect_08_the_first_use_on_another_stream_does_not_meet_recycled_bytes(device
     gate.hold(&rig, a);
     rig.fill(&old, 9, a).unwrap_or_else(fail);
     drop(old);
-    let new = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("new")).unwrap_or_else(fail);
-    assert_eq!(new.ptr(), address, "stream-ordered memory is reused at once on its own stream");
+    let new = recycled(&rig, LEN, a, address).expect("reused at once on its own stream");
     rig.fill(&new, 7, b).unwrap_or_else(fail);
     let early = eventually(MOMENT, || rig.is_idle(b));
     gate.open();
@@ -248,8 +247,7 @@ fn defect_09_a_stale_handle_does_not_touch_the_block_at_its_address(device: Test
     let old = rig.block(4 * LEN, a);
     let (stale, id) = (handle_of(&old), BlockId::from_block(&old));
     rig.runtime.deallocate(old).unwrap_or_else(fail);
-    let new = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("new")).unwrap_or_else(fail);
-    assert_eq!(new.ptr(), id.ptr);
+    let new = recycled(&rig, LEN, a, id.ptr).expect("reused at once on its own stream");
     rig.fill(&new, 7, b).unwrap_or_else(fail);
     let (live, count) = (rig.resource.live_bytes(), rig.resource.pending_use_event_count(id.ptr));
     let refused = Err(ResourceError::UseAfterFree { generation: id.generation });

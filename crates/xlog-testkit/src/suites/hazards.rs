@@ -4,14 +4,10 @@
 //! waits, where it must see the wrong ones, every time: that is what shows that the test could
 //! fail, and that the device is not polite.
 
-use xlog_cuda::{
-    LaunchDims,
-    device_runtime::{AllocTag, StreamId},
-    kernels,
-    memory::TrackedCudaSlice,
-};
+use xlog_cuda::{LaunchDims, device_runtime::StreamId, kernels, memory::TrackedCudaSlice};
 use xlog_driver::Arguments;
 
+use super::support::recycled;
 use crate::{Gate, Rig, TestCase, TestDevice, cases, fail};
 
 pub(super) const CASES: &[TestCase] = cases![
@@ -133,8 +129,7 @@ fn free_while_in_use(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
     rig.copy(&data, &seen, b).unwrap_or_else(fail);
     rig.copy(&data, &elsewhere, a).unwrap_or_else(fail);
     drop(data);
-    let next = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("next")).unwrap_or_else(fail);
-    if next.ptr() == address {
+    if let Some(next) = recycled(rig, LEN, a, address) {
         rig.fill(&next, OLD, a).unwrap_or_else(fail);
         open_after(rig, &gate, a);
     } else {
@@ -153,8 +148,7 @@ fn first_use_after_allocation(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
     gate.hold(rig, a);
     rig.fill(&old, OLD, a).unwrap_or_else(fail);
     drop(old);
-    let new = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("new")).unwrap_or_else(fail);
-    assert_eq!(new.ptr(), address, "stream-ordered memory is reused at once on its own stream");
+    let new = recycled(rig, LEN, a, address).expect("reused at once on its own stream");
     let mut arguments = Arguments::new();
     arguments.push_pointer(new.ptr());
     arguments.push_value(NEW);

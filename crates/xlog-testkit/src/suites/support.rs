@@ -112,6 +112,25 @@ pub(super) fn copy_raw(
     rig.launch_raw(&kernels::COPY_U32, &arguments, LaunchDims::for_elements(from.len()), stream);
 }
 
+/// Memory on `stream` at the address of a block freed there. Which of its idle memory a driver
+/// hands out first is its own affair, so it is asked until the address comes back.
+pub(super) fn recycled(
+    rig: &Rig,
+    len: usize,
+    stream: StreamId,
+    address: u64,
+) -> Option<TrackedCudaSlice<u32>> {
+    let mut others = Vec::new();
+    for _ in 0..100 {
+        let slice = rig.manager.alloc_on(len, stream, AllocTag("next")).unwrap_or_else(fail);
+        if slice.ptr() == address {
+            return Some(slice);
+        }
+        others.push(slice);
+    }
+    None
+}
+
 /// A slice of a manager that has no runtime.
 pub(super) fn untracked(rig: &Rig, len: usize) -> TrackedCudaSlice<u32> {
     let manager = GpuMemoryManager::new(Arc::clone(&rig.device), MemoryBudget::unlimited());

@@ -149,6 +149,8 @@ pub(super) fn whatever_call_loses_the_device_everything_after_it_says_so(device:
         let [a, b] = rig.streams();
         let (mut data, mut other) = (rig.zeros(64, a), rig.zeros(64, b));
         rig.increment(&data, 1, a).unwrap_or_else(fail);
+        // A staging buffer, so that no pinned memory is asked for under a held stream.
+        assert_eq!(other.download().unwrap_or_else(fail), [0; 64]);
         let gate = Gate::new(&rig);
         gate.hold(&rig, a);
         rig.increment(&data, 1, a).unwrap_or_else(fail);

@@ -15,7 +15,8 @@ use xlog_cuda::{
 };
 
 use super::super::support::{
-    assert_says, assert_unclaimed, assert_works, block_of, comes_true, fill_raw, misuse, untracked,
+    assert_says, assert_unclaimed, assert_works, block_of, comes_true, fill_raw, misuse, recycled,
+    untracked,
 };
 use crate::{DriverCall, Gate, Rig, TestDevice, fail};
 
@@ -302,8 +303,7 @@ pub(super) fn blocks_are_told_apart_by_generation_not_by_address(device: TestDev
     let mut recorder = LaunchRecorder::new_strict(other);
     recorder.read(&old);
     drop(old);
-    let new = rig.manager.alloc_on::<u32>(64, stream, AllocTag("new")).unwrap_or_else(fail);
-    assert_eq!(new.ptr(), address, "stream-ordered memory is reused at once on its own stream");
+    let new = recycled(&rig, 64, stream, address).expect("reused at once on its own stream");
     assert!(block_of(&new).generation > old_id.generation);
     recorder.read(&new);
     assert_eq!(recorder.recorded_count(), 2);
