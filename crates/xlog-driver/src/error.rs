@@ -14,8 +14,12 @@ pub type DriverResult<T> = Result<T, DriverError>;
 /// assert_eq!(error.to_string(), "cuMemAlloc failed with code 2: out of memory");
 /// assert_eq!(DriverError::from("no such kernel").to_string(), "no such kernel");
 /// ```
+// One pointer: every call answers with one of these or nothing, and nothing should cost nothing.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DriverError(Box<Failure>);
+
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct DriverError {
+struct Failure {
     call: Cow<'static, str>,
     code: i32,
     message: Cow<'static, str>,
@@ -34,53 +38,66 @@ impl DriverError {
         code: i32,
         message: impl Into<Cow<'static, str>>,
     ) -> Self {
-        Self { call: call.into(), code, message: message.into(), sticky: false }
+        let (call, message) = (call.into(), message.into());
+        Self(Box::new(Failure { call, code, message, sticky: false }))
     }
 
     /// The same failure, one that no later call on this device survives.
     #[must_use]
     pub fn sticky(mut self) -> Self {
-        self.sticky = true;
+        self.0.sticky = true;
         self
     }
 
     /// The driver call that failed; empty if none was made.
     #[must_use]
     pub fn call(&self) -> &str {
-        &self.call
+        &self.0.call
     }
 
     /// The driver's code; [`NO_CODE`](Self::NO_CODE) if no call was made.
     #[must_use]
-    pub const fn code(&self) -> i32 {
-        self.code
+    pub fn code(&self) -> i32 {
+        self.0.code
     }
 
     /// What the code means.
     #[must_use]
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// Whether the device is lost: every later call on it fails too.
     #[must_use]
-    pub const fn is_sticky(&self) -> bool {
-        self.sticky
+    pub fn is_sticky(&self) -> bool {
+        self.0.sticky
     }
 
     /// Whether the device had no memory left for the call.
     #[must_use]
-    pub const fn is_out_of_memory(&self) -> bool {
-        self.code == Self::OUT_OF_MEMORY
+    pub fn is_out_of_memory(&self) -> bool {
+        self.0.code == Self::OUT_OF_MEMORY
+    }
+}
+
+impl fmt::Debug for DriverError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("DriverError")
+            .field("call", &self.0.call)
+            .field("code", &self.0.code)
+            .field("message", &self.0.message)
+            .field("sticky", &self.0.sticky)
+            .finish()
     }
 }
 
 impl fmt::Display for DriverError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.call.is_empty() {
-            f.write_str(&self.message)
+        let Failure { call, code, message, .. } = &*self.0;
+        if call.is_empty() {
+            f.write_str(message)
         } else {
-            write!(f, "{} failed with code {}: {}", self.call, self.code, self.message)
+            write!(f, "{call} failed with code {code}: {message}")
         }
     }
 }

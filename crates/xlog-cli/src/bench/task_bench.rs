@@ -1,9 +1,8 @@
 //! Task Bench's dependence patterns, width 8, 8 steps, a stream for each column, submitted by one
 //! thread, with tasks that enqueue nothing: what is left is the runtime, and the fence at the end.
 //!
-//! A task of step `t` in column `i` writes its column's block and reads those of step `t - 1` that
-//! the pattern names. Two sets of blocks take turns, so tasks also wait for readers of two steps
-//! ago.
+//! A task of step `t` in column `i` writes a block of its own and reads those of step `t - 1` that
+//! the pattern names; every round runs over the same blocks.
 
 use std::time::Instant;
 
@@ -49,7 +48,7 @@ const PATTERNS: [(&str, Inputs); 6] = [
 /// All six patterns.
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let streams = lab.streams(WIDTH)?;
-    let blocks: Vec<_> = (0..2 * WIDTH).map(|_| lab.zeros(64)).collect::<Result<_, _>>()?;
+    let blocks: Vec<_> = (0..TASKS).map(|_| lab.zeros(64)).collect::<Result<_, _>>()?;
     lab.settle()?;
     for (pattern, inputs) in PATTERNS {
         let graph: Vec<Vec<usize>> =
@@ -97,12 +96,11 @@ fn submit(
 ) -> Result<(), Failure> {
     for (task, inputs) in graph.iter().enumerate() {
         let (step, column) = (task / WIDTH, task % WIDTH);
-        let (now, before) = (step % 2 * WIDTH, (step + 1) % 2 * WIDTH);
         let mut recorder = LaunchRecorder::new_strict(streams[column]);
-        recorder.write(&blocks[now + column]);
+        recorder.write(&blocks[task]);
         if step > 0 {
             for input in inputs {
-                recorder.read(&blocks[before + input]);
+                recorder.read(&blocks[(step - 1) * WIDTH + input]);
             }
         }
         recorder.preflight(&lab.runtime)?;
@@ -114,24 +112,19 @@ fn submit(
 /// The same graph with real work, compared with running it in order on this thread.
 fn verify(lab: &Lab, streams: &[StreamId], graph: &[Vec<usize>]) -> Result<(), Failure> {
     let len = 64;
-    let blocks: Vec<_> = (0..2 * WIDTH).map(|_| lab.zeros(len)).collect::<Result<_, _>>()?;
-    let mut expected = vec![0u32; 2 * WIDTH];
+    let blocks: Vec<_> = (0..TASKS).map(|_| lab.zeros(len)).collect::<Result<_, _>>()?;
+    let mut expected = vec![0u32; TASKS];
     let mix = lab.runtime.load_kernel(&MIX_U32)?;
-    for (task, inputs) in graph.iter().enumerate() {
+    for (task, inputs) in graph.iter().enumerate().skip(WIDTH) {
         let (step, column) = (task / WIDTH, task % WIDTH);
-        let (now, before) = (step % 2 * WIDTH, (step + 1) % 2 * WIDTH);
-        let from_self = [now + column];
-        let from_before: Vec<_> = inputs.iter().map(|input| before + input).collect();
-        let sources: &[usize] =
-            if step == 0 || inputs.is_empty() { &from_self[..0] } else { &from_before };
-        for &source in sources {
+        for source in inputs.iter().map(|input| (step - 1) * WIDTH + input) {
             LaunchBuilder::new(&lab.runtime, &mix, streams[column])
                 .input(&blocks[source])
-                .in_out(&blocks[now + column])
+                .in_out(&blocks[task])
                 .value(task as u32)
                 .value(len as u64)
                 .launch(LaunchDims::linear(1, 64))?;
-            expected[now + column] = mix_u32(expected[now + column], expected[source], task as u32);
+            expected[task] = mix_u32(expected[task], expected[source], task as u32);
         }
     }
     lab.runtime.fence()?;

@@ -165,8 +165,7 @@ impl XlogDeviceRuntime {
     /// one synchronisation.
     pub fn fence(&self) -> ResourceResult<()> {
         self.core.check()?;
-        self.core.pool.join(StreamId::DEFAULT)?;
-        self.core.pool.synchronize(StreamId::DEFAULT)
+        self.core.pool.fence()
     }
 
     /// Gives back what is kept for later: events between launches, staging buffers between copies.

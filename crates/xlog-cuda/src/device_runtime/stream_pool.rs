@@ -196,6 +196,21 @@ impl StreamPool {
         self.tracker.join_all(lane)
     }
 
+    /// Waits for everything that was recorded on every stream, by way of the default stream.
+    pub fn fence(&self) -> ResourceResult<()> {
+        let lane = self.tracker.enter(StreamId::DEFAULT)?;
+        let tails: Vec<_> = self.tracker.lanes().iter().map(Lane::tick).collect();
+        self.tracker.join_all(lane)?;
+        self.tracker.synchronize(lane)?;
+        // What the default stream followed is over too: nobody has to wait for it any more.
+        for (lane, tick) in self.tracker.lanes().iter().zip(tails) {
+            if tick > 0 {
+                lane.complete(tick, &mut lane.submit());
+            }
+        }
+        Ok(())
+    }
+
     /// Destroys the events that are kept for the next launches.
     pub fn trim(&self) -> ResourceResult<()> {
         self.tracker.device().check_alive()?;

@@ -355,8 +355,11 @@ fn full_queue(device: TestDevice, waits: bool) {
     });
     let (rest, block) = (Arc::clone(&rig), Arc::clone(&mine));
     let opener = Arc::clone(&gate);
+    // A thread stuck in a full queue of the CUDA driver holds a lock of the driver's own: there,
+    // only that the queue drains can be shown; that no lock of ours is held, on the host device.
+    let rounds = if device == TestDevice::Host { 100 } else { 0 };
     let done = within("work on other streams and other blocks", move || {
-        for round in 0..100 {
+        for round in 0..rounds {
             let recorder = claimed(&rest, &block, free);
             fill_raw(&rest, &block, round, free);
             recorder.commit(&rest.runtime).unwrap_or_else(fail);
