@@ -121,6 +121,7 @@ impl CudaDevice {
     }
 
     #[cold]
+    #[inline(never)]
     fn note_error(&self, error: DriverError) -> ResourceError {
         if self.lost.load(Ordering::Relaxed) {
             return ResourceError::DeviceLost;

@@ -51,10 +51,14 @@ impl RuntimeCore {
     #[inline]
     pub(crate) fn check(&self) -> ResourceResult<()> {
         self.device.check_alive()?;
-        match &self.mismatch {
-            None => Ok(()),
-            Some(what) => Err(ResourceError::Driver(what.clone().into())),
-        }
+        if self.mismatch.is_some() { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    /// Why the parts of this runtime do not belong together.
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self) -> ResourceError {
+        ResourceError::Driver(self.mismatch.clone().unwrap_or_default().into())
     }
 }
 

@@ -153,6 +153,7 @@ impl<'r> LaunchBuilder<'r> {
 
     /// Keeps the first mistake.
     #[cold]
+    #[inline(never)]
     fn mistake_is(&mut self, what: impl FnOnce(&Self) -> ResourceError) {
         if self.mistake.is_none() {
             self.mistake = Some(Box::new(what(self)));
@@ -167,31 +168,16 @@ impl<'r> LaunchBuilder<'r> {
     /// Waits, enqueues and records in one step. The builder can launch again with the same
     /// arguments.
     pub fn launch(&mut self, dims: LaunchDims) -> ResourceResult<()> {
-        if let Some(mistake) = &self.mistake {
-            return Err(ResourceError::clone(mistake));
-        }
-        let definition = self.kernel.definition;
-        let given = self.arguments.slots().len();
-        if given != definition.parameters.len() || given > MAX_ARGUMENTS {
-            return Err(ResourceError::StreamMisuse(format!(
-                "kernel {} takes {} arguments, {given} were given",
-                definition.name,
-                definition.parameters.len()
-            )));
-        }
-        if dims.grid.contains(&0) || dims.block.contains(&0) {
-            return Err(ResourceError::StreamMisuse(format!(
-                "kernel {}: a launch of {:?} blocks of {:?} threads runs nothing; every dimension \
-                 is at least 1",
-                definition.name, dims.grid, dims.block
-            )));
-        }
         let core = self.runtime.core();
-        if self.kernel.device != core.device.identity() {
-            return Err(ResourceError::StreamMisuse(format!(
-                "kernel {} was loaded on another device; load it on this runtime",
-                definition.name
-            )));
+        let given = self.arguments.slots().len();
+        let fits = self.mistake.is_none()
+            && given == self.kernel.definition.parameters.len()
+            && given <= MAX_ARGUMENTS
+            && !dims.grid.contains(&0)
+            && !dims.block.contains(&0)
+            && self.kernel.device == core.device.identity();
+        if !fits {
+            return Err(self.refusal(dims));
         }
         let (stream, uses, place) = (self.stream, &*self.uses, self.place);
         let enqueue = Enqueue { runtime: core, stream, uses, place };
@@ -200,6 +186,28 @@ impl<'r> LaunchBuilder<'r> {
         // is claimed, and its memory is freed only behind this launch.
         enqueue
             .run(|raw| unsafe { driver.launch(self.kernel.function, dims, &self.arguments, raw) })
+    }
+
+    /// Why a launch does not fit its kernel.
+    #[cold]
+    #[inline(never)]
+    fn refusal(&self, dims: LaunchDims) -> ResourceError {
+        if let Some(mistake) = &self.mistake {
+            return ResourceError::clone(mistake);
+        }
+        let (name, given) = (self.kernel.definition.name, self.arguments.slots().len());
+        let takes = self.kernel.definition.parameters.len();
+        ResourceError::StreamMisuse(if given != takes || given > MAX_ARGUMENTS {
+            format!("kernel {name} takes {takes} arguments, {given} were given")
+        } else if dims.grid.contains(&0) || dims.block.contains(&0) {
+            format!(
+                "kernel {name}: a launch of {:?} blocks of {:?} threads runs nothing; every \
+                 dimension is at least 1",
+                dims.grid, dims.block
+            )
+        } else {
+            format!("kernel {name} was loaded on another device; load it on this runtime")
+        })
     }
 }
 

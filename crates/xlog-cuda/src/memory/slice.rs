@@ -14,11 +14,12 @@ use crate::device_runtime::{
 /// a block, behind everything on the device if it has none.
 ///
 /// Shared between threads as it is: the runtime orders what they do with it.
+#[repr(C, align(64))] // what a launch reads of each of its slices is one cache line
 pub struct TrackedCudaSlice<T> {
-    core: Arc<ManagerCore>,
     /// What a launch declares for this slice but for the access; generation 0 without a block.
     template: BlockUse,
     ptr: u64,
+    core: Arc<ManagerCore>,
     block: Option<DeviceBlock>,
     len: usize,
     bytes: usize,

@@ -85,8 +85,7 @@ impl UseTracker {
         mut plan: Option<Plan<'_>>,
     ) -> ResourceResult<TicketId> {
         let desk = self.desk(holder.desk);
-        let (number, ticket) =
-            desk.idle_ticket().ok_or("no room for another launch of this thread")?;
+        let Some((number, ticket)) = desk.idle_ticket() else { return Err(no_room()) };
         ticket.open(holder.stream, holder.place);
         // A launch of this thread's own that is not committed is asked about block by block.
         let alone = desk.is_alone(number);
@@ -137,6 +136,7 @@ impl UseTracker {
     /// Every other case: words that do not allow the claim are locked and asked about, and
     /// conflicts are met.
     #[cold]
+    #[inline(never)]
     fn claim_slowly(
         &self,
         uses: &[BlockUse],
@@ -197,6 +197,7 @@ impl UseTracker {
         Ok(())
     }
 
+    #[inline(never)]
     fn gather_all(&self, uses: &[BlockUse], plan: &mut Plan<'_>) {
         for one in uses {
             if let Some(slot) = self.slots.get(one.slot.0) {
@@ -268,6 +269,7 @@ impl UseTracker {
     }
 
     #[cold]
+    #[inline(never)]
     fn make_desk(&self, id: DeskId) -> &Desk {
         static OVERFLOW: std::sync::LazyLock<Desk> = std::sync::LazyLock::new(Desk::default);
         self.desks_used.fetch_max(id.0.saturating_add(1), Ordering::SeqCst);
@@ -352,6 +354,12 @@ impl UseTracker {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn no_room() -> ResourceError {
+    "no room for another launch of this thread".into()
+}
+
 /// The refusal of a claim, naming both places.
 fn refusal(one: &BlockUse, held_by: Holder, mine: Holder, why: &str) -> ResourceError {
     ResourceError::StreamMisuse(format!(
@@ -367,6 +375,7 @@ fn refusal(one: &BlockUse, held_by: Holder, mine: Holder, why: &str) -> Resource
 }
 
 #[cold]
+#[inline(never)]
 pub(super) fn stale(one: &BlockUse) -> ResourceError {
     ResourceError::UseAfterFree { generation: one.block.generation }
 }

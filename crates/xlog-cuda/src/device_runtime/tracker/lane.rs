@@ -72,6 +72,8 @@ pub(crate) struct Submit {
     next_probe: usize,
     /// The lane's clock, to be copied in one go.
     clock: Vec<u64>,
+    /// Lanes beyond this are at 0 there.
+    clock_len: usize,
     /// It changed since the last event.
     joined: bool,
 }
@@ -93,7 +95,7 @@ impl Lane {
                 clock: vec![0; lanes],
                 ..Submit::default()
             }),
-            trail: TinyLock::new(Trail::new(lanes)),
+            trail: TinyLock::new(Trail::default()),
             idle: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
@@ -147,6 +149,7 @@ impl Lane {
     }
 
     #[cold]
+    #[inline(never)]
     fn create_raw(&self, device: &CudaDevice) -> ResourceResult<RawStream> {
         let _submit = self.submit.lock();
         if let Some(raw) = self.created_raw() {
@@ -274,7 +277,7 @@ impl Lane {
         let length = {
             let mut trail = self.trail.lock();
             if std::mem::take(&mut submit.joined) {
-                trail.push_clock(&submit.clock);
+                trail.push_clock(&submit.clock[..submit.clock_len]);
             }
             trail.push(tick, event);
             trail.len()
@@ -301,6 +304,7 @@ impl Lane {
         }
         join(submit, source, tick);
         submit.joined = true;
+        submit.clock_len = submit.clock_len.max(clock.len()).max(source + 1);
         bump(&self.waits);
     }
 
@@ -328,6 +332,7 @@ impl Lane {
     /// Asks how far the stream has come. One answer covers every event before it, so the newest
     /// that is likely to be done is asked first.
     #[cold]
+    #[inline(never)]
     fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
         let length = self.trail.lock().len();
         for back in [length / 8, length / 2, length - 1] {

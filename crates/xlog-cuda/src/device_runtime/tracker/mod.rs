@@ -157,6 +157,7 @@ impl UseTracker {
     }
 
     #[cold]
+    #[inline(never)]
     fn refuse_capture(&self, lane: &Lane) -> ResourceResult<()> {
         let raw = lane.raw(&self.device)?;
         // SAFETY: the stream lives as long as its lane has it.
@@ -475,6 +476,8 @@ impl Drop for UseTracker {
     }
 }
 
+#[cold]
+#[inline(never)]
 pub(crate) fn unknown_stream(stream: StreamId) -> ResourceError {
     ResourceError::StreamMisuse(format!(
         "stream {} is not in this pool; acquire one with StreamPool::acquire, or use \

@@ -15,7 +15,14 @@ pub(crate) struct RecordedEvent {
 struct Entry {
     tick: u64,
     event: Arc<RecordedEvent>,
-    clock: u64,
+    clock: Row,
+}
+
+/// Where a clock is kept: its first word, counted from the beginning of time, and how many.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Row {
+    start: u64,
+    len: usize,
 }
 
 /// What waiting for an entry of a trail needs.
@@ -27,53 +34,43 @@ pub(crate) struct Found {
 }
 
 /// Events in tick order. Clocks change less often than events are recorded, so they are kept
-/// beside them, one row a change, and an event names its row.
-#[derive(Debug)]
+/// beside them, one row a change, as long as there were lanes in use, and an event names its row.
+#[derive(Debug, Default)]
 pub(crate) struct Trail {
     entries: VecDeque<Entry>,
-    clocks: VecDeque<u64>,
-    first_clock: u64,
-    lanes: usize,
+    words: VecDeque<u64>,
+    first_word: u64,
+    current: Row,
 }
 
 impl Trail {
-    pub(crate) fn new(lanes: usize) -> Self {
-        Self {
-            entries: VecDeque::new(),
-            clocks: std::iter::repeat_n(0, lanes).collect(),
-            first_clock: 0,
-            lanes,
-        }
-    }
-
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
     /// Appends an event with the clock as it is now.
     pub(crate) fn push(&mut self, tick: u64, event: Arc<RecordedEvent>) {
-        let clock = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
-        self.entries.push_back(Entry { tick, event, clock });
+        self.entries.push_back(Entry { tick, event, clock: self.current });
     }
 
     /// From here on, events are recorded after this much of every lane.
     pub(crate) fn push_clock(&mut self, clock: &[u64]) {
-        let current = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
-        if self.entries.back().is_none_or(|entry| entry.clock < current) {
+        if self.entries.back().is_none_or(|entry| entry.clock != self.current) {
             // No event names the newest row: the new one takes its place.
-            self.clocks.truncate(self.clocks.len() - self.lanes);
+            self.words.truncate((self.current.start - self.first_word) as usize);
         }
-        debug_assert_eq!(clock.len(), self.lanes);
-        self.clocks.extend(clock);
+        let start = self.first_word + self.words.len() as u64;
+        self.words.extend(clock);
+        self.current = Row { start, len: clock.len() };
     }
 
     /// The first event at or after `tick`, with the clock it was recorded under.
     pub(crate) fn find(&self, tick: u64, clock: &mut [u64]) -> Option<Found> {
         let entry = self.entries.get(self.index_of(tick))?;
-        let row = (entry.clock - self.first_clock) as usize * self.lanes;
-        for (to, from) in clock.iter_mut().zip(self.clocks.range(row..row + self.lanes)) {
-            *to = *from;
-        }
+        let row = (entry.clock.start - self.first_word) as usize;
+        let words = self.words.range(row..row + entry.clock.len).copied();
+        // Lanes that came later were not followed yet.
+        clock.iter_mut().zip(words.chain(std::iter::repeat(0))).for_each(|(to, from)| *to = from);
         Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
     }
 
@@ -100,10 +97,9 @@ impl Trail {
     pub(crate) fn prune(&mut self, tick: u64, recycled: &mut Vec<Arc<RecordedEvent>>) {
         let done = self.entries.partition_point(|entry| entry.tick <= tick);
         recycled.extend(self.entries.drain(..done).map(|entry| entry.event));
-        let newest = self.first_clock + (self.clocks.len() / self.lanes) as u64 - 1;
-        let oldest = self.entries.front().map_or(newest, |entry| entry.clock);
-        self.clocks.drain(..(oldest - self.first_clock) as usize * self.lanes);
-        self.first_clock = oldest;
+        let oldest = self.entries.front().map_or(self.current, |entry| entry.clock);
+        self.words.drain(..(oldest.start - self.first_word) as usize);
+        self.first_word = oldest.start;
     }
 }
 
@@ -123,7 +119,7 @@ mod tests {
 
     #[test]
     fn an_event_keeps_the_clock_of_its_record() {
-        let mut trail = Trail::new(3);
+        let mut trail = Trail::default();
         trail.push(1, event(10));
         trail.push_clock(&[0, 5, 0]);
         trail.push_clock(&[0, 6, 0]);
@@ -140,7 +136,7 @@ mod tests {
 
     #[test]
     fn pruning_keeps_what_is_left_findable() {
-        let mut trail = Trail::new(3);
+        let mut trail = Trail::default();
         for tick in 1..=100 {
             trail.push(tick, event(tick));
             trail.push_clock(&[tick, 0, 0]);
@@ -151,9 +147,12 @@ mod tests {
         assert_eq!(look(&trail, 1), Some((61, 61, vec![60, 0, 0])));
         assert_eq!(look(&trail, 90), Some((90, 90, vec![89, 0, 0])));
         trail.prune(100, &mut recycled);
-        assert_eq!((trail.len(), trail.clocks.len()), (0, 3), "one clock stays: the current one");
+        assert_eq!((trail.len(), trail.words.len()), (0, 3), "one clock stays: the current one");
         trail.push_clock(&[100, 7, 0]);
         trail.push(101, event(101));
         assert_eq!(look(&trail, 101), Some((101, 101, vec![100, 7, 0])));
+        trail.push_clock(&[101]);
+        trail.push(102, event(102));
+        assert_eq!(look(&trail, 102), Some((102, 102, vec![101, 0, 0])), "a shorter clock");
     }
 }

@@ -71,7 +71,7 @@ impl UseTracker {
     }
 
     /// Queues the waits of a launch, unless one of its blocks has a use that nothing can wait for.
-    #[inline]
+    #[inline(never)]
     fn follow(&self, uses: &[BlockUse], lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
         if !needed.is_unreachable() {
             return self.queue_waits(lane, needed);
@@ -248,6 +248,7 @@ impl UseTracker {
 
     /// Forgets uses without a claim that a write at `point` covers: rule 4.
     #[cold]
+    #[inline(never)]
     fn forget_covered(&self, slot: &Slot, point: Point) {
         let covered = self.covered_by(point);
         slot.with_rest(|rest| {
@@ -276,6 +277,7 @@ impl UseTracker {
 
     /// What is left when uses could not be recorded: wait until they are over.
     #[cold]
+    #[inline(never)]
     fn protect<'s>(&self, slots: impl Iterator<Item = &'s Slot>, lane: &Lane) {
         let waited = lane.created_raw().map_or(Ok(()), |raw| self.synchronize_raw(raw));
         if let Err(error) = waited {
@@ -344,6 +346,7 @@ fn unprotected(one: &BlockUse) -> ResourceError {
 }
 
 #[cold]
+#[inline(never)]
 pub(crate) fn foreign_device(of_block: u32, ours: u32) -> ResourceError {
     ResourceError::Driver(
         format!("the block lives on device {of_block}, this resource serves device {ours}").into(),
