@@ -108,7 +108,7 @@ pub trait DeviceMemoryResource: Send + Sync {
     ///
     /// The recorder then talks to the tracker itself, in one pass over the blocks of a launch
     /// instead of two. An adaptor that does not look at uses forwards its inner resource's answer;
-    /// one that does keeps the default.
+    /// one that does keeps the default. A runtime asks once, when it is made.
     fn direct_tracker(&self) -> Option<&UseTracker> {
         None
     }

@@ -23,19 +23,23 @@ pub struct XlogDeviceRuntime {
 }
 
 /// What a runtime is made of; a recorder between preflight and commit keeps it alive.
+#[repr(C, align(64))] // in this order: what every launch looks at comes first
 pub(crate) struct RuntimeCore {
-    // Dropped in this order: staging buffers hold events of the pool's streams.
-    pub(crate) staging: StagingPool,
-    resource: Box<dyn DeviceMemoryResource + Send + Sync>,
-    pub(crate) pool: Arc<StreamPool>,
     pub(crate) device: Arc<CudaDevice>,
+    tracker: Arc<UseTracker>,
     pub(crate) ordinal: u32,
+    /// Whether the recorder may talk to the tracker without the stack in between.
+    direct: bool,
     mismatch: Option<String>,
+    resource: Box<dyn DeviceMemoryResource + Send + Sync>,
+    pub(crate) staging: StagingPool,
+    pub(crate) pool: Arc<StreamPool>,
 }
 
 impl RuntimeCore {
+    #[inline(always)]
     pub(crate) fn tracker(&self) -> &UseTracker {
-        self.pool.tracker()
+        &self.tracker
     }
 
     pub(crate) fn resource(&self) -> &(dyn DeviceMemoryResource + Send + Sync) {
@@ -43,9 +47,9 @@ impl RuntimeCore {
     }
 
     /// The tracker, if the recorder may talk to it without the stack in between.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn direct_tracker(&self) -> Option<&UseTracker> {
-        self.resource.direct_tracker().filter(|direct| std::ptr::eq(*direct, self.tracker()))
+        self.direct.then_some(&*self.tracker)
     }
 
     #[inline]
@@ -72,9 +76,10 @@ impl XlogDeviceRuntime {
         resource: Box<dyn DeviceMemoryResource + Send + Sync>,
     ) -> Self {
         let of_resource = resource.device_ordinal();
-        let other_pool = resource
-            .direct_tracker()
-            .is_some_and(|direct| !std::ptr::eq(direct, &**pool.tracker()));
+        let tracker = Arc::clone(pool.tracker());
+        let is_ours = |direct: &UseTracker| std::ptr::eq(direct, &*tracker);
+        let direct = resource.direct_tracker().is_some_and(is_ours);
+        let other_pool = resource.direct_tracker().is_some() && !direct;
         let mismatch = mismatch(&device, ordinal, &pool).or_else(|| {
             if of_resource != ordinal {
                 return Some(format!(
@@ -84,7 +89,8 @@ impl XlogDeviceRuntime {
             other_pool.then(|| "the resource works on another stream pool; share one".into())
         });
         let staging = StagingPool::new(Arc::clone(&device));
-        let core = RuntimeCore { device, ordinal, pool, staging, resource, mismatch };
+        let core =
+            RuntimeCore { device, tracker, ordinal, direct, mismatch, resource, staging, pool };
         Self { core: Arc::new(core) }
     }
 

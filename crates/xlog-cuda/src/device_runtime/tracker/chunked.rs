@@ -9,14 +9,15 @@ const CHUNKS: usize = 24;
 /// takes one look; then chunks, each twice as large, made when they are first needed.
 pub(crate) struct Chunked<T, const FIRST: usize> {
     first: Box<[T]>,
-    chunks: [OnceLock<Box<[T]>>; CHUNKS],
+    /// Behind a pointer: the table itself stays small, beside what else is looked at.
+    chunks: Box<[OnceLock<Box<[T]>>; CHUNKS]>,
 }
 
 impl<T: Default, const FIRST: usize> Chunked<T, FIRST> {
     pub(crate) fn new() -> Self {
         Self {
             first: (0..FIRST).map(|_| T::default()).collect(),
-            chunks: [const { OnceLock::new() }; CHUNKS],
+            chunks: Box::new([const { OnceLock::new() }; CHUNKS]),
         }
     }
 

@@ -383,6 +383,7 @@ pub(super) fn stale(one: &BlockUse) -> ResourceError {
 /// Threads that wait for claims to be given up. Also finds the circle of threads that wait for
 /// each other before anybody goes to sleep in it.
 #[derive(Debug, Default)]
+#[repr(C)] // the counter first: every launch looks at it
 pub(crate) struct ClaimWaiters {
     sleepers: AtomicUsize,
     waiting: Mutex<HashMap<DeskId, (u32, Access)>>,

@@ -73,6 +73,7 @@ const PHASE: u32 = 3;
 
 /// The claims of one launch.
 #[derive(Debug)]
+#[repr(C, align(64))] // a line of its own: others' tickets are written all the time
 pub(crate) struct Ticket {
     word: AtomicU32,
     len: AtomicU32,
@@ -220,6 +221,7 @@ impl Ticket {
 
 /// One thread's launches on one tracker.
 #[derive(Debug)]
+#[repr(C, align(64))] // as for tickets
 pub(crate) struct Desk {
     tickets: Chunked<Ticket, 4>,
     /// Tickets ever used are below this.

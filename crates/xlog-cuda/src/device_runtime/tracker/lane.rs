@@ -34,15 +34,16 @@ const PROBE_AT: usize = 512;
 
 /// One stream of the pool.
 #[derive(Debug)]
+#[repr(C, align(64))] // in this order: what every launch looks at comes first
 pub(crate) struct Lane {
-    index: usize,
     id: AtomicU32,
+    /// The raw handle was handed out: somebody may capture the stream.
+    exposed: AtomicBool,
+    index: usize,
     /// A stream another library owns, while the lane stands for it; 0 for none.
     foreign: AtomicU64,
     /// The lane's own stream, kept from one owner to the next; 0 until it is first needed.
     own: AtomicU64,
-    /// The raw handle was handed out: somebody may capture the stream.
-    exposed: AtomicBool,
     /// The last tick that a record was begun for.
     tick: AtomicU64,
     /// Ticks up to this one are known to be done.

@@ -57,21 +57,22 @@ use crate::CudaDevice;
 
 /// Dependency state of one stream pool; shared by every resource over it.
 #[derive(Debug)]
+#[repr(C, align(64))] // in this order: what every launch looks at comes first
 pub struct UseTracker {
     device: Arc<CudaDevice>,
     lanes: Box<[Lane]>,
-    /// Whether the pool has more than one stream: only then do launches record events.
-    several: AtomicBool,
-    /// Lanes that ever had a stream are below this.
-    lanes_used: AtomicUsize,
-    slots: SlotTable,
     /// What each thread's launches are using right now.
     desks: Chunked<Desk, 8>,
     desks_used: AtomicU32,
+    /// Whether the pool has more than one stream: only then do launches record events.
+    several: AtomicBool,
+    slots: SlotTable,
+    deferred_frees: AtomicUsize,
     claim_waiters: ClaimWaiters,
+    /// Lanes that ever had a stream are below this.
+    lanes_used: AtomicUsize,
     /// Slots of blocks that were freed while launches held claims on them.
     deferred: Mutex<Vec<u32>>,
-    deferred_frees: AtomicUsize,
     dropped_recorders: AtomicU64,
     leaked_blocks: AtomicU64,
 }

@@ -10,6 +10,7 @@ const SHARDS: usize = 16;
 
 /// Every slot of one tracker.
 #[derive(Debug)]
+#[repr(C)] // the slots first: every launch looks at them
 pub(crate) struct SlotTable {
     slots: Chunked<Slot, 256>,
     vacant: Mutex<Vacant>,
