@@ -49,6 +49,17 @@ impl ParameterKind {
     }
 }
 
+/// How many values a kernel may touch behind a pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Extent {
+    /// Nobody says: whoever launches the kernel answers for it.
+    Unchecked,
+    /// So many.
+    Elements(u32),
+    /// As many as the plain value of that parameter says, an unsigned 64-bit one.
+    CountedBy(u8),
+}
+
 /// One parameter of a kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Parameter {
@@ -58,31 +69,49 @@ pub struct Parameter {
     pub kind: ParameterKind,
     /// The type of the value, or of the values it points to.
     pub scalar: ScalarType,
+    /// How many values the kernel may touch behind it.
+    pub extent: Extent,
 }
 
 impl Parameter {
     /// Memory the kernel reads.
     #[must_use]
     pub const fn input(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::In, scalar }
+        Self { name, kind: ParameterKind::In, scalar, extent: Extent::Unchecked }
     }
 
     /// Memory the kernel writes.
     #[must_use]
     pub const fn output(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::Out, scalar }
+        Self { name, kind: ParameterKind::Out, scalar, extent: Extent::Unchecked }
     }
 
     /// Memory the kernel reads and writes.
     #[must_use]
     pub const fn in_out(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::InOut, scalar }
+        Self { name, kind: ParameterKind::InOut, scalar, extent: Extent::Unchecked }
     }
 
     /// A plain value.
     #[must_use]
     pub const fn value(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::Scalar, scalar }
+        Self { name, kind: ParameterKind::Scalar, scalar, extent: Extent::Unchecked }
+    }
+}
+
+impl Parameter {
+    /// The same parameter, of which the kernel touches `count` values.
+    #[must_use]
+    pub const fn elements(mut self, count: u32) -> Self {
+        self.extent = Extent::Elements(count);
+        self
+    }
+
+    /// The same parameter, of which the kernel touches as many values as parameter `index` says.
+    #[must_use]
+    pub const fn counted_by(mut self, index: u8) -> Self {
+        self.extent = Extent::CountedBy(index);
+        self
     }
 }
 

@@ -21,5 +21,6 @@ pub use contract::{Driver, RawEvent, RawFunction, RawStream, StreamProgress};
 pub use error::{DriverError, DriverResult};
 pub use info::{DeviceInfo, DeviceKind, MemoryInfo};
 pub use kernel::{
-    Arguments, KernelDefinition, KernelModule, LaunchDims, MAX_ARGUMENTS, Parameter, ParameterKind,
+    Arguments, Extent, KernelDefinition, KernelModule, LaunchDims, MAX_ARGUMENTS, Parameter,
+    ParameterKind,
 };

@@ -16,8 +16,8 @@ pub static CHECKSUM_U32: KernelDefinition = KernelDefinition {
     name: "xlog_checksum_u32",
     module: &MODULE,
     parameters: &[
-        Parameter::input("in", U32),
-        Parameter::in_out("sum", U64),
+        Parameter::input("in", U32).counted_by(2),
+        Parameter::in_out("sum", U64).elements(1),
         Parameter::value("n", U64),
     ],
     host: HostKernel::of::<Checksum>(),

@@ -16,7 +16,7 @@ pub static FILL_U32: KernelDefinition = KernelDefinition {
     name: "xlog_fill_u32",
     module: &MODULE,
     parameters: &[
-        Parameter::output("out", U32),
+        Parameter::output("out", U32).counted_by(2),
         Parameter::value("value", U32),
         Parameter::value("n", U64),
     ],
@@ -38,8 +38,8 @@ pub static COPY_U32: KernelDefinition = KernelDefinition {
     name: "xlog_copy_u32",
     module: &MODULE,
     parameters: &[
-        Parameter::input("in", U32),
-        Parameter::output("out", U32),
+        Parameter::input("in", U32).counted_by(2),
+        Parameter::output("out", U32).counted_by(2),
         Parameter::value("n", U64),
     ],
     host: HostKernel::of::<Copy>(),
@@ -62,8 +62,8 @@ pub static AXPY_F32: KernelDefinition = KernelDefinition {
     module: &MODULE,
     parameters: &[
         Parameter::value("a", F32),
-        Parameter::input("x", F32),
-        Parameter::in_out("y", F32),
+        Parameter::input("x", F32).counted_by(3),
+        Parameter::in_out("y", F32).counted_by(3),
         Parameter::value("n", U64),
     ],
     host: HostKernel::of::<Axpy>(),
@@ -91,7 +91,7 @@ pub static INCREMENT_U32: KernelDefinition = KernelDefinition {
     name: "xlog_increment_u32",
     module: &MODULE,
     parameters: &[
-        Parameter::in_out("data", U32),
+        Parameter::in_out("data", U32).counted_by(2),
         Parameter::value("amount", U32),
         Parameter::value("n", U64),
     ],
@@ -120,8 +120,8 @@ pub static MIX_U32: KernelDefinition = KernelDefinition {
     name: "xlog_mix_u32",
     module: &MODULE,
     parameters: &[
-        Parameter::input("in", U32),
-        Parameter::in_out("data", U32),
+        Parameter::input("in", U32).counted_by(3),
+        Parameter::in_out("data", U32).counted_by(3),
         Parameter::value("salt", U32),
         Parameter::value("n", U64),
     ],

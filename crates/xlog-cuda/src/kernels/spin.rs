@@ -16,7 +16,10 @@ static MODULE: KernelModule =
 pub static GATE: KernelDefinition = KernelDefinition {
     name: "xlog_gate",
     module: &MODULE,
-    parameters: &[Parameter::input("flag", U32), Parameter::value("max_nanoseconds", U64)],
+    parameters: &[
+        Parameter::input("flag", U32).elements(1),
+        Parameter::value("max_nanoseconds", U64),
+    ],
     host: HostKernel::of::<Gate>(),
 };
 
@@ -37,7 +40,7 @@ impl KernelBody for Gate {
 pub static SIGNAL: KernelDefinition = KernelDefinition {
     name: "xlog_signal",
     module: &MODULE,
-    parameters: &[Parameter::output("flag", U32), Parameter::value("value", U32)],
+    parameters: &[Parameter::output("flag", U32).elements(1), Parameter::value("value", U32)],
     host: HostKernel::of::<Signal>(),
 };
 
@@ -73,8 +76,8 @@ impl<const BLOCKS: usize> KernelBody for Touch<BLOCKS> {
     }
 }
 
-const READ: Parameter = Parameter::input("block", U32);
-const BLOCK: Parameter = Parameter::in_out("block", U32);
+const READ: Parameter = Parameter::input("block", U32).elements(0);
+const BLOCK: Parameter = Parameter::in_out("block", U32).elements(1);
 const AMOUNT: Parameter = Parameter::value("amount", U32);
 
 macro_rules! spin_kernels {

@@ -2,8 +2,9 @@
 
 use std::panic::Location;
 
+use smallvec::SmallVec;
 use xlog_core::Access;
-use xlog_driver::{Arguments, LaunchDims, MAX_ARGUMENTS, ParameterKind};
+use xlog_driver::{Arguments, Extent, LaunchDims, MAX_ARGUMENTS, ParameterKind};
 
 use super::{DeviceElement, Enqueue, Uses};
 use crate::{
@@ -16,6 +17,8 @@ use crate::{
 pub trait Region<T>: sealed::Sealed {
     #[doc(hidden)]
     fn address(&self) -> u64;
+    #[doc(hidden)]
+    fn values(&self) -> usize;
     #[doc(hidden)]
     fn region_use(&self, access: Access) -> Option<BlockUse>;
 }
@@ -30,6 +33,9 @@ impl<T> Region<T> for TrackedCudaSlice<T> {
     fn address(&self) -> u64 {
         self.ptr()
     }
+    fn values(&self) -> usize {
+        self.len()
+    }
     fn region_use(&self, access: Access) -> Option<BlockUse> {
         self.declare(access)
     }
@@ -38,6 +44,9 @@ impl<T> Region<T> for TrackedCudaSlice<T> {
 impl<T> Region<T> for SliceView<'_, T> {
     fn address(&self) -> u64 {
         self.ptr()
+    }
+    fn values(&self) -> usize {
+        self.len()
     }
     fn region_use(&self, access: Access) -> Option<BlockUse> {
         self.declare(access)
@@ -57,6 +66,8 @@ pub struct LaunchBuilder<'r> {
     stream: StreamId,
     uses: Uses,
     arguments: Arguments,
+    /// Lengths to hold against a count that another argument gives: whose, and how many values.
+    lengths: SmallVec<[(u8, usize); 4]>,
     mistake: Option<Box<ResourceError>>,
     place: &'static Location<'static>,
 }
@@ -71,6 +82,7 @@ impl<'r> LaunchBuilder<'r> {
             stream,
             uses: Uses::default(),
             arguments: Arguments::new(),
+            lengths: SmallVec::new(),
             mistake: None,
             place: Location::caller(),
         }
@@ -115,6 +127,7 @@ impl<'r> LaunchBuilder<'r> {
         kind: ParameterKind,
     ) -> &mut Self {
         self.expect::<T>(kind);
+        self.expect_length(memory.values());
         let access = kind.access().unwrap_or(Access::ReadWrite);
         match memory.region_use(access) {
             Some(one) => self.uses.add(one),
@@ -151,6 +164,41 @@ impl<'r> LaunchBuilder<'r> {
         }
     }
 
+    /// Holds the next argument's length against what the kernel touches, now or at launch.
+    #[inline]
+    fn expect_length(&mut self, values: usize) {
+        let position = self.arguments.slots().len();
+        match self.kernel.definition.parameters.get(position).map(|parameter| parameter.extent) {
+            Some(Extent::Elements(count)) if values < count as usize => {
+                self.mistake_is(|this| this.too_short(position, u64::from(count), values));
+            }
+            Some(Extent::CountedBy(_)) => self.lengths.push((position as u8, values)),
+            _ => {}
+        }
+    }
+
+    /// The first argument that is shorter than the count another one gives for it.
+    fn short_argument(&self) -> Option<(usize, u64, usize)> {
+        self.lengths.iter().find_map(|&(position, values)| {
+            let position = usize::from(position);
+            let Extent::CountedBy(index) = self.kernel.definition.parameters[position].extent
+            else {
+                return None;
+            };
+            let count = self.arguments.value::<u64>(usize::from(index))?;
+            (count > values as u64).then_some((position, count, values))
+        })
+    }
+
+    fn too_short(&self, position: usize, needed: u64, values: usize) -> ResourceError {
+        let definition = self.kernel.definition;
+        ResourceError::StreamMisuse(format!(
+            "kernel {}: parameter {position} ({}) is touched at {needed} values, the argument has \
+             {values}",
+            definition.name, definition.parameters[position].name
+        ))
+    }
+
     /// Keeps the first mistake.
     #[cold]
     #[inline(never)]
@@ -175,7 +223,8 @@ impl<'r> LaunchBuilder<'r> {
             && given <= MAX_ARGUMENTS
             && !dims.grid.contains(&0)
             && !dims.block.contains(&0)
-            && self.kernel.device == core.device.identity();
+            && self.kernel.device == core.device.identity()
+            && (self.lengths.is_empty() || self.short_argument().is_none());
         if !fits {
             return Err(self.refusal(dims));
         }
@@ -194,6 +243,9 @@ impl<'r> LaunchBuilder<'r> {
     fn refusal(&self, dims: LaunchDims) -> ResourceError {
         if let Some(mistake) = &self.mistake {
             return ResourceError::clone(mistake);
+        }
+        if let Some((position, needed, values)) = self.short_argument() {
+            return self.too_short(position, needed, values);
         }
         let (name, given) = (self.kernel.definition.name, self.arguments.slots().len());
         let takes = self.kernel.definition.parameters.len();

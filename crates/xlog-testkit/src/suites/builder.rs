@@ -18,6 +18,7 @@ use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, fail};
 pub(super) const CASES: &[TestCase] = cases![
     arguments_of_the_wrong_kind_name_their_parameter,
     arguments_of_the_wrong_type_name_their_parameter,
+    a_count_that_leaves_the_memory_names_its_parameter,
     too_few_and_too_many_arguments_are_refused,
     the_first_mistake_is_the_one_reported,
     a_kernel_of_another_device_is_refused,
@@ -126,6 +127,25 @@ fn arguments_of_the_wrong_type_name_their_parameter(device: TestDevice) {
     assert_says(&refusal, &["parameter 2", "f64"]);
     let refusal = scene.refused(|| memory().value(1u8).value(LEN as u64).launch(DIMS));
     assert_says(&refusal, &["parameter 2", "u8"]);
+}
+
+fn a_count_that_leaves_the_memory_names_its_parameter(device: TestDevice) {
+    let scene = Scene::new(device);
+    let half = scene.input.view(..LEN / 2).unwrap_or_else(fail);
+    let refusal = scene.refused(|| {
+        let mut builder = scene.builder();
+        builder.input(&half).in_out(&scene.data).value(1u32).value(LEN as u64).launch(DIMS)
+    });
+    let (asked, there) = (LEN.to_string(), (LEN / 2).to_string());
+    assert_says(&refusal, &["xlog_mix_u32", "parameter 0", "(in)", &asked, &there]);
+    let refusal = scene.refused(|| {
+        let mut builder = scene.builder();
+        builder.input(&scene.input).in_out(&scene.data).value(1u32).value(u64::MAX).launch(DIMS)
+    });
+    assert_says(&refusal, &["parameter 0", &u64::MAX.to_string()]);
+    let mut builder = scene.builder();
+    let within = builder.input(&half).in_out(&scene.data).value(1u32).value(LEN as u64 / 2);
+    within.launch(DIMS).unwrap_or_else(fail);
 }
 
 fn too_few_and_too_many_arguments_are_refused(device: TestDevice) {
