@@ -1,10 +1,9 @@
 //! The one lock written by hand.
 //!
-//! A block's dependency state is locked twice for every launch that names it, eight blocks to a
-//! launch, a few nanoseconds of work each time. [`TinyLock`] costs one atomic exchange to take and
-//! a plain store to release, half of what a parking lock costs. It spins, so it may only guard
-//! sections that make no call which can block: no driver call, no allocation worth the name, no
-//! caller's code.
+//! A lane's trail of events is locked for a few nanoseconds by every launch that records an event
+//! and by every launch that waits for one. [`TinyLock`] costs one atomic exchange to take and a
+//! plain store to release, half of what a parking lock costs. It spins, so it may only guard
+//! sections that make no call which can block: no driver call, no caller's code.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 

@@ -11,7 +11,7 @@ use std::{
     collections::HashMap,
     panic::Location,
     sync::atomic::{AtomicUsize, Ordering},
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 use parking_lot::{Condvar, Mutex};
@@ -145,10 +145,12 @@ impl UseTracker {
         on_conflict: OnConflict,
         plan: &mut Option<Plan<'_>>,
     ) -> ResourceResult<()> {
+        let mut since = None;
         while let Err(stop) = self.try_claim(uses, (holder, alone), (desk, ticket)) {
             ticket.close();
             self.after_release();
-            self.meet(uses, &stop, holder, on_conflict)?;
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            self.meet(uses, &stop, holder, (on_conflict, waited))?;
         }
         if let Some(plan) = plan {
             self.gather_all(uses, plan);
@@ -304,7 +306,7 @@ impl UseTracker {
         uses: &[BlockUse],
         stop: &Stop,
         mine: Holder,
-        on_conflict: OnConflict,
+        (on_conflict, waited): (OnConflict, Duration),
     ) -> ResourceResult<()> {
         let (one, held_by) = match stop {
             Stop::Stale(index) => return Err(stale(&uses[*index])),
@@ -320,6 +322,11 @@ impl UseTracker {
         let own_thread = "would wait for its own thread; commit or drop that recorder first";
         if held_by.desk == mine.desk {
             return refusal(own_thread);
+        }
+        if waited > LONGEST_WAIT {
+            return refusal(
+                "has waited a minute for it; commit it, above all if it was moved to this thread",
+            );
         }
         let end = self.claim_waiters.wait(mine.desk, (one.slot.0, one.access), |slot, access| {
             let holds = |(_, ticket): &(DeskId, &Ticket)| ticket.stands_against(slot, access);
@@ -363,7 +370,7 @@ fn no_room() -> ResourceError {
 /// The refusal of a claim, naming both places.
 fn refusal(one: &BlockUse, held_by: Holder, mine: Holder, why: &str) -> ResourceError {
     ResourceError::StreamMisuse(format!(
-        "block {:#x} (generation {}) is claimed by the launch preflighted at {} on stream {}, \
+        "block {:#x} (generation {}) is claimed by the launch recorded at {} on stream {}, \
          which has not committed yet; the launch at {} on stream {} {why}",
         one.block.ptr,
         one.block.generation.0,
@@ -403,6 +410,10 @@ enum WaitEnd {
 
 /// Looks before going to sleep: most launches commit within microseconds.
 const LOOKS: u32 = 100;
+
+/// The longest a launch waits for another's commit. A recorder that was moved to the waiting thread
+/// itself cannot be told from one elsewhere, and would never commit.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 /// The longest sleep before another look. Giving a claim up costs no fence, so once in a great
 /// while it may not see that somebody went to sleep.
