@@ -6,7 +6,6 @@
 //! for a launch, so a kernel that lies about them lies to every check above it.
 
 use bytemuck::Pod;
-use smallvec::SmallVec;
 use xlog_core::{Access, ScalarType};
 
 use crate::host::HostKernel;
@@ -172,9 +171,16 @@ impl LaunchDims {
 /// The arguments of one launch: eight bytes each, in the order of the parameters.
 ///
 /// Values are stored in the low bytes of their slot, as every supported machine lays them out.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Arguments {
-    slots: SmallVec<[u64; 12]>,
+    slots: [u64; MAX_ARGUMENTS],
+    given: usize,
+}
+
+impl Default for Arguments {
+    fn default() -> Self {
+        Self { slots: [0; MAX_ARGUMENTS], given: 0 }
+    }
 }
 
 impl Arguments {
@@ -187,7 +193,10 @@ impl Arguments {
     /// Appends a device address.
     #[inline]
     pub fn push_pointer(&mut self, pointer: u64) {
-        self.slots.push(pointer);
+        if let Some(slot) = self.slots.get_mut(self.given) {
+            *slot = pointer;
+        }
+        self.given += 1;
     }
 
     /// Appends a value of at most eight bytes; false, and nothing appended, if it is larger.
@@ -199,20 +208,27 @@ impl Arguments {
         }
         let mut slot = [0u8; 8];
         slot[..bytes.len()].copy_from_slice(bytes);
-        self.slots.push(u64::from_ne_bytes(slot));
+        self.push_pointer(u64::from_ne_bytes(slot));
         true
     }
 
-    /// The packed slots.
+    /// How many were given. One that takes more than [`MAX_ARGUMENTS`] fits no kernel.
+    #[must_use]
+    #[inline]
+    pub const fn given(&self) -> usize {
+        self.given
+    }
+
+    /// The packed slots, [`MAX_ARGUMENTS`] at most.
     #[must_use]
     pub fn slots(&self) -> &[u64] {
-        &self.slots
+        &self.slots[..self.given.min(MAX_ARGUMENTS)]
     }
 
     /// The value in slot `index`, if there is one and `T` fits.
     #[must_use]
     pub fn value<T: Pod>(&self, index: usize) -> Option<T> {
-        let slot = self.slots.get(index)?.to_ne_bytes();
+        let slot = self.slots().get(index)?.to_ne_bytes();
         slot.get(..size_of::<T>()).map(bytemuck::pod_read_unaligned)
     }
 }
@@ -234,5 +250,7 @@ mod tests {
         assert_eq!(arguments.value::<f32>(3), Some(1.5));
         assert_eq!(arguments.value::<u32>(4), None);
         assert_eq!(arguments.value::<[u64; 2]>(0), None);
+        (4..50).for_each(|index| arguments.push_pointer(index));
+        assert_eq!((arguments.given(), arguments.slots().len()), (50, MAX_ARGUMENTS));
     }
 }

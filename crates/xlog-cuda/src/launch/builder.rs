@@ -4,7 +4,7 @@ use std::panic::Location;
 
 use smallvec::SmallVec;
 use xlog_core::Access;
-use xlog_driver::{Arguments, Extent, LaunchDims, MAX_ARGUMENTS, ParameterKind};
+use xlog_driver::{Arguments, Extent, LaunchDims, MAX_ARGUMENTS, Parameter, ParameterKind};
 
 use super::{DeviceElement, Enqueue, Uses};
 use crate::{
@@ -20,7 +20,7 @@ pub trait Region<T>: sealed::Sealed {
     #[doc(hidden)]
     fn values(&self) -> usize;
     #[doc(hidden)]
-    fn region_use(&self, access: Access) -> Option<BlockUse>;
+    fn declared(&self) -> Option<&BlockUse>;
 }
 
 mod sealed {
@@ -30,26 +30,32 @@ mod sealed {
 }
 
 impl<T> Region<T> for TrackedCudaSlice<T> {
+    #[inline(always)]
     fn address(&self) -> u64 {
         self.ptr()
     }
+    #[inline(always)]
     fn values(&self) -> usize {
         self.len()
     }
-    fn region_use(&self, access: Access) -> Option<BlockUse> {
-        self.declare(access)
+    #[inline(always)]
+    fn declared(&self) -> Option<&BlockUse> {
+        self.declaration()
     }
 }
 
 impl<T> Region<T> for SliceView<'_, T> {
+    #[inline(always)]
     fn address(&self) -> u64 {
         self.ptr()
     }
+    #[inline(always)]
     fn values(&self) -> usize {
         self.len()
     }
-    fn region_use(&self, access: Access) -> Option<BlockUse> {
-        self.declare(access)
+    #[inline(always)]
+    fn declared(&self) -> Option<&BlockUse> {
+        self.declaration()
     }
 }
 
@@ -113,8 +119,8 @@ impl<'r> LaunchBuilder<'r> {
     /// Memory the kernel reaches through a pointer table or another argument, declared beside
     /// them.
     pub fn also<T>(&mut self, access: Access, memory: &impl Region<T>) -> &mut Self {
-        match memory.region_use(access) {
-            Some(one) => self.uses.add(one),
+        match memory.declared() {
+            Some(one) => self.uses.add(one, access),
             None => self.mistake_is(|_| untracked_argument("memory declared beside the arguments")),
         }
         self
@@ -126,28 +132,50 @@ impl<'r> LaunchBuilder<'r> {
         memory: &impl Region<T>,
         kind: ParameterKind,
     ) -> &mut Self {
-        self.expect::<T>(kind);
-        self.expect_length(memory.values());
         let access = kind.access().unwrap_or(Access::ReadWrite);
-        match memory.region_use(access) {
-            Some(one) => self.uses.add(one),
-            None => self.mistake_is(|this| untracked_argument(this.next_parameter())),
+        let (values, position) = (memory.values(), self.arguments.given());
+        let fits = |parameter: &Parameter| {
+            parameter.kind == kind
+                && parameter.scalar == T::SCALAR
+                && matches!(parameter.extent, Extent::Elements(n) if n as usize <= values)
+        };
+        // One look at the parameter; whatever is out of the ordinary is found out about below.
+        match (self.kernel.definition.parameters.get(position), memory.declared()) {
+            (Some(parameter), Some(one)) if fits(parameter) => self.uses.add(one, access),
+            (_, one) => self.unusual_memory::<T>(kind, one, values),
         }
         self.arguments.push_pointer(memory.address());
         self
+    }
+
+    /// An argument whose length is counted by another, or that is a mistake.
+    #[inline(never)]
+    fn unusual_memory<T: DeviceElement>(
+        &mut self,
+        kind: ParameterKind,
+        one: Option<&BlockUse>,
+        values: usize,
+    ) {
+        let access = kind.access().unwrap_or(Access::ReadWrite);
+        self.expect::<T>(kind);
+        self.expect_length(values);
+        match one {
+            Some(one) => self.uses.add(one, access),
+            None => self.mistake_is(|this| untracked_argument(this.next_parameter())),
+        }
     }
 
     /// Checks the next argument against the kernel's signature.
     #[inline]
     fn expect<T: DeviceElement>(&mut self, kind: ParameterKind) {
         let parameters = self.kernel.definition.parameters;
-        match parameters.get(self.arguments.slots().len()) {
+        match parameters.get(self.arguments.given()) {
             Some(parameter) if parameter.kind == kind && parameter.scalar == T::SCALAR => {}
             parameter => {
                 let parameter = parameter.copied();
                 self.mistake_is(|this| {
                     let given = format!("{kind:?} {}", T::SCALAR);
-                    let position = this.arguments.slots().len();
+                    let position = this.arguments.given();
                     let name = this.kernel.definition.name;
                     ResourceError::StreamMisuse(match parameter {
                         Some(p) => format!(
@@ -165,9 +193,8 @@ impl<'r> LaunchBuilder<'r> {
     }
 
     /// Holds the next argument's length against what the kernel touches, now or at launch.
-    #[inline]
     fn expect_length(&mut self, values: usize) {
-        let position = self.arguments.slots().len();
+        let position = self.arguments.given();
         match self.kernel.definition.parameters.get(position).map(|parameter| parameter.extent) {
             Some(Extent::Elements(count)) if values < count as usize => {
                 self.mistake_is(|this| this.too_short(position, u64::from(count), values));
@@ -210,14 +237,14 @@ impl<'r> LaunchBuilder<'r> {
 
     fn next_parameter(&self) -> &'static str {
         let parameters = self.kernel.definition.parameters;
-        parameters.get(self.arguments.slots().len()).map_or("an argument", |p| p.name)
+        parameters.get(self.arguments.given()).map_or("an argument", |p| p.name)
     }
 
     /// Waits, enqueues and records in one step. The builder can launch again with the same
     /// arguments.
     pub fn launch(&mut self, dims: LaunchDims) -> ResourceResult<()> {
         let core = self.runtime.core();
-        let given = self.arguments.slots().len();
+        let given = self.arguments.given();
         let fits = self.mistake.is_none()
             && given == self.kernel.definition.parameters.len()
             && given <= MAX_ARGUMENTS
@@ -247,7 +274,7 @@ impl<'r> LaunchBuilder<'r> {
         if let Some((position, needed, values)) = self.short_argument() {
             return self.too_short(position, needed, values);
         }
-        let (name, given) = (self.kernel.definition.name, self.arguments.slots().len());
+        let (name, given) = (self.kernel.definition.name, self.arguments.given());
         let takes = self.kernel.definition.parameters.len();
         ResourceError::StreamMisuse(if given != takes || given > MAX_ARGUMENTS {
             format!("kernel {name} takes {takes} arguments, {given} were given")

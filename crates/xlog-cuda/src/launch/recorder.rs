@@ -157,48 +157,53 @@ impl LaunchRecorder {
     /// The launch reads `slice`.
     #[inline]
     pub fn read<T>(&mut self, slice: &TrackedCudaSlice<T>) -> &mut Self {
-        self.record(slice.declare(Access::Read), no_runtime)
+        self.record(slice.declaration(), Access::Read, no_runtime)
     }
 
     /// The launch writes `slice`.
     #[inline]
     pub fn write<T>(&mut self, slice: &TrackedCudaSlice<T>) -> &mut Self {
-        self.record(slice.declare(Access::Write), no_runtime)
+        self.record(slice.declaration(), Access::Write, no_runtime)
     }
 
     /// The launch reads and writes `slice`.
     #[inline]
     pub fn read_write<T>(&mut self, slice: &TrackedCudaSlice<T>) -> &mut Self {
-        self.record(slice.declare(Access::ReadWrite), no_runtime)
+        self.record(slice.declaration(), Access::ReadWrite, no_runtime)
     }
 
     /// The launch reads part of a slice.
     pub fn read_view<T>(&mut self, view: &SliceView<'_, T>) -> &mut Self {
-        self.record(view.declare(Access::Read), no_runtime)
+        self.record(view.declaration(), Access::Read, no_runtime)
     }
 
     /// The launch writes part of a slice.
     pub fn write_view<T>(&mut self, view: &SliceView<'_, T>) -> &mut Self {
-        self.record(view.declare(Access::Write), no_runtime)
+        self.record(view.declaration(), Access::Write, no_runtime)
     }
 
     /// The launch reads and writes part of a slice.
     pub fn read_write_view<T>(&mut self, view: &SliceView<'_, T>) -> &mut Self {
-        self.record(view.declare(Access::ReadWrite), no_runtime)
+        self.record(view.declaration(), Access::ReadWrite, no_runtime)
     }
 
     /// The launch reads `column`.
     pub fn read_column(&mut self, column: &CudaColumn) -> &mut Self {
-        self.record(column.declare(Access::Read), || column_refusal(column))
+        self.record(column.declaration(), Access::Read, || column_refusal(column))
     }
 
     /// The launch writes `column`.
     pub fn write_column(&mut self, column: &CudaColumn) -> &mut Self {
-        self.record(column.declare(Access::Write), || column_refusal(column))
+        self.record(column.declaration(), Access::Write, || column_refusal(column))
     }
 
     #[inline]
-    fn record(&mut self, one: Option<BlockUse>, refusal: impl FnOnce() -> String) -> &mut Self {
+    fn record(
+        &mut self,
+        one: Option<&BlockUse>,
+        access: Access,
+        refusal: impl FnOnce() -> String,
+    ) -> &mut Self {
         let late = !matches!(self.phase, Phase::Recording);
         self.recorded_late |= late;
         match (one, self.mode) {
@@ -206,7 +211,7 @@ impl LaunchRecorder {
                 self.recorded += 1;
                 let uses =
                     if late { &mut **self.late.get_or_insert_default() } else { &mut self.uses };
-                uses.add(one);
+                uses.add(one, access);
             }
             (None, RecorderMode::Permissive) => self.skipped += 1,
             (None, RecorderMode::Strict) => {

@@ -1,7 +1,7 @@
 //! A column's memory: our own, or another library's.
 
 use super::TrackedCudaSlice;
-use crate::device_runtime::{Access, BlockUse, DeviceBlock};
+use crate::device_runtime::{BlockUse, DeviceBlock};
 
 /// The memory of one column.
 ///
@@ -87,9 +87,9 @@ impl CudaColumn {
         }
     }
 
-    pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
+    pub(crate) fn declaration(&self) -> Option<&BlockUse> {
         match self {
-            Self::Owned(slice) => slice.declare(access),
+            Self::Owned(slice) => slice.declaration(),
             Self::Dlpack(_) | Self::ArrowDevice(_) => None,
         }
     }

@@ -141,13 +141,10 @@ impl<T> TrackedCudaSlice<T> {
         &self.core
     }
 
-    /// What a launch that touches the slice declares; `None` without a block.
+    /// What a launch that touches the slice declares, but for the access; `None` without a block.
     #[inline(always)]
-    pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
-        if self.template.block.generation.0 == 0 {
-            return None;
-        }
-        Some(BlockUse { access, ..self.template })
+    pub(crate) fn declaration(&self) -> Option<&BlockUse> {
+        if self.template.block.generation.0 == 0 { None } else { Some(&self.template) }
     }
 
     fn free(&mut self) -> ResourceResult<()> {

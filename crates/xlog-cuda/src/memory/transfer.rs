@@ -38,7 +38,7 @@ pub(super) fn upload<T: Pod>(
         });
     };
     let place = Location::caller();
-    let uses: Uses = view.declare(Access::Write).into_iter().collect();
+    let uses = Uses::of([(view.declaration(), Access::Write)]);
     let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
     // One claim over all pieces: nobody sees a block that is half uploaded.
     let mut started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start()?;
@@ -79,7 +79,7 @@ pub(super) fn download<T: Pod>(
         })?;
         return Ok(Download::done(values, view.len()));
     };
-    let uses: Uses = view.declare(Access::Read).into_iter().collect();
+    let uses = Uses::of([(view.declaration(), Access::Read)]);
     let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
     let place = Location::caller();
     let mut started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start()?;
@@ -117,8 +117,8 @@ pub(super) fn copy<T: Pod>(
             unsafe { driver.copy_on_device(to, from, bytes, raw) }
         });
     };
-    let reads = source.declare(Access::Read);
-    let uses: Uses = reads.into_iter().chain(destination.declare(Access::Write)).collect();
+    let (from_block, to_block) = (source.declaration(), destination.declaration());
+    let uses = Uses::of([(from_block, Access::Read), (to_block, Access::Write)]);
     let driver = runtime.device().driver();
     let enqueue =
         Enqueue { runtime: runtime.core(), stream, uses: &uses, place: Location::caller() };
@@ -138,7 +138,7 @@ pub(super) fn fill_bytes<T: Pod>(
             unsafe { driver.fill_bytes(view.ptr(), value, view.bytes(), raw) }
         });
     };
-    let uses: Uses = view.declare(Access::Write).into_iter().collect();
+    let uses = Uses::of([(view.declaration(), Access::Write)]);
     let driver = runtime.device().driver();
     let enqueue =
         Enqueue { runtime: runtime.core(), stream, uses: &uses, place: Location::caller() };

@@ -5,7 +5,7 @@ use std::ops::{Bound, RangeBounds};
 use bytemuck::Pod;
 
 use super::TrackedCudaSlice;
-use crate::device_runtime::{Access, BlockUse, ResourceError, ResourceResult};
+use crate::device_runtime::{BlockUse, ResourceError, ResourceResult};
 
 /// A range of a slice's values. For the runtime a use of a view is a use of the whole block: two
 /// views of one slice never run at the same time if one is written.
@@ -77,7 +77,7 @@ impl<'s, T> SliceView<'s, T> {
     }
 
     #[inline]
-    pub(crate) fn declare(&self, access: Access) -> Option<BlockUse> {
-        self.slice.declare(access)
+    pub(crate) fn declaration(&self) -> Option<&'s BlockUse> {
+        self.slice.declaration()
     }
 }

@@ -327,7 +327,7 @@ impl Driver for HostDriver {
     ) -> DriverResult<()> {
         // SAFETY: the caller passes what `load_kernel` gave: the address of a `'static`.
         let kernel = unsafe { &*(function.0 as *const KernelDefinition) };
-        if arguments.slots().len() != kernel.parameters.len() {
+        if arguments.given() != kernel.parameters.len() {
             return Err(DriverError::new(
                 "launch",
                 1,
@@ -335,7 +335,7 @@ impl Driver for HostDriver {
                     "kernel {} takes {} arguments, {} were given",
                     kernel.name,
                     kernel.parameters.len(),
-                    arguments.slots().len()
+                    arguments.given()
                 ),
             ));
         }

@@ -24,6 +24,7 @@ const QUEUE_DEPTH: u64 = 1024;
 const SPINS: u32 = 64;
 
 /// One enqueued operation.
+#[allow(clippy::large_enum_variant)] // most are kernels: boxing would allocate for each
 pub(super) enum Operation {
     /// Runs a kernel.
     Kernel { kernel: &'static KernelDefinition, dims: LaunchDims, arguments: Arguments },

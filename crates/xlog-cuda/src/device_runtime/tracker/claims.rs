@@ -24,6 +24,7 @@ use super::{
     lane::LaneView,
     point::{Frontier, PointSet},
     slot::{Slot, Word, pause},
+    uses::check_device,
 };
 use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
 
@@ -81,6 +82,7 @@ impl UseTracker {
         &self,
         uses: &[BlockUse],
         holder: Holder,
+        ordinal: u32,
         on_conflict: OnConflict,
         mut plan: Option<Plan<'_>>,
     ) -> ResourceResult<TicketId> {
@@ -89,7 +91,8 @@ impl UseTracker {
         ticket.open(holder.stream, holder.place);
         // A launch of this thread's own that is not committed is asked about block by block.
         let alone = desk.is_alone(number);
-        if !(alone && self.claim_quickly(uses, holder, desk, ticket, &mut plan)) {
+        if !(alone && self.claim_quickly(uses, (holder, ordinal), desk, ticket, &mut plan)) {
+            check_device(uses, ordinal).inspect_err(|_| ticket.close())?;
             self.claim_slowly(uses, (holder, alone), (desk, ticket), on_conflict, &mut plan)?;
         }
         Ok(TicketId { desk: holder.desk, number })
@@ -101,7 +104,7 @@ impl UseTracker {
     fn claim_quickly(
         &self,
         uses: &[BlockUse],
-        holder: Holder,
+        (holder, ordinal): (Holder, u32),
         desk: &Desk,
         ticket: &Ticket,
         plan: &mut Option<Plan<'_>>,
@@ -116,7 +119,7 @@ impl UseTracker {
         let (mut last_writes, mut readers) = (PointSet::default(), 0);
         for one in uses {
             let Some(slot) = table.get(one.slot.0 as usize) else { return false };
-            allowed &= slot.allows_use(one, holder.desk);
+            allowed &= slot.allows_use(one, holder.desk) & (one.block.device_ordinal == ordinal);
             last_writes.add(slot.last_write());
             readers |= slot.readers_before(one.access);
         }

@@ -51,11 +51,14 @@ impl UseTracker {
         plan: bool,
         on_conflict: OnConflict,
     ) -> ResourceResult<(&Lane, TicketId)> {
-        check_device(uses, ordinal)?;
-        let lane = self.enter(holder.stream)?;
+        // The device is the first thing to be refused, and the last that is ever wrong.
+        let lane = match self.enter(holder.stream) {
+            Ok(lane) => lane,
+            Err(error) => return Err(check_device(uses, ordinal).err().unwrap_or(error)),
+        };
         let mut needed = Frontier::default();
         let plan = plan.then_some(Plan { view: self.view(lane), needed: &mut needed });
-        let ticket = self.claim_all(uses, holder, on_conflict, plan)?;
+        let ticket = self.claim_all(uses, holder, ordinal, on_conflict, plan)?;
         // The claims came after the first look: a release that missed them is seen by this one.
         if lane.stream() != Some(holder.stream) {
             self.release(ticket);
@@ -327,8 +330,7 @@ fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     })
 }
 
-#[inline]
-fn check_device(uses: &[BlockUse], ordinal: u32) -> ResourceResult<()> {
+pub(super) fn check_device(uses: &[BlockUse], ordinal: u32) -> ResourceResult<()> {
     match uses.iter().find(|one| one.block.device_ordinal != ordinal) {
         None => Ok(()),
         Some(one) => Err(foreign_device(one.block.device_ordinal, ordinal)),
