@@ -2,14 +2,14 @@
 
 use std::{
     collections::VecDeque,
-    sync::atomic::{AtomicBool, AtomicU64, Ordering},
+    sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering},
     thread,
 };
 
 use parking_lot::Mutex;
 use xlog_cuda::{
     LaunchDims, LoadedKernel,
-    device_runtime::{AllocTag, StreamId},
+    device_runtime::{Access, AllocTag, ResourceError, StreamId},
     kernels,
     launch::{LaunchBuilder, LaunchRecorder},
     memory::TrackedCudaSlice,
@@ -24,6 +24,7 @@ pub(super) const CASES: &[TestCase] = cases![
     launches_that_commute_lose_nothing_without_any_other_order,
     recorders_that_are_refused_and_try_again_lose_nothing,
     private_chains_over_recycled_memory_keep_their_values,
+    claims_that_conflict_are_never_held_at_once,
 ];
 
 const THREADS: usize = 8;
@@ -271,4 +272,85 @@ fn private_chains_over_recycled_memory_keep_their_values(device: TestDevice) {
     rig.runtime.reap_pending().unwrap_or_else(fail);
     assert_eq!((rig.runtime.bytes_outstanding(), rig.pool.stats().blocks), (0, 0));
     assert_eq!(rig.pool.stats().leaked_blocks, 0);
+}
+
+/// A second set of books on who holds what: -1 for a writer, else the number of readers. Nobody who
+/// was granted a claim may ever find somebody there who conflicts.
+struct Shadow(Vec<AtomicI64>);
+
+impl Shadow {
+    fn enter(&self, block: usize, access: Access) {
+        let writer = -1;
+        let before = if access.writes() {
+            self.0[block].swap(writer, Ordering::SeqCst)
+        } else {
+            self.0[block].fetch_add(1, Ordering::SeqCst)
+        };
+        let alone = if access.writes() { before == 0 } else { before >= 0 };
+        assert!(alone, "{access:?} of block {block} was granted beside {before}");
+    }
+
+    fn leave(&self, block: usize, access: Access) {
+        if access.writes() {
+            assert_eq!(self.0[block].swap(0, Ordering::SeqCst), -1, "a writer is alone");
+        } else {
+            assert!(self.0[block].fetch_sub(1, Ordering::SeqCst) > 0, "a reader leaves once");
+        }
+    }
+}
+
+/// Few blocks, many threads, every mixture of one to four reads and writes, recorders that nest on
+/// one thread: claims are granted by every path there is, and the shadow never sees two at once.
+fn claims_that_conflict_are_never_held_at_once(device: TestDevice) {
+    let rig = Rig::new(device);
+    let streams: [StreamId; 3] = rig.streams();
+    let blocks: Vec<_> = (0..4).map(|index| rig.zeros(16, streams[index % 3])).collect();
+    let shadow = Shadow(blocks.iter().map(|_| AtomicI64::new(0)).collect());
+    let (granted, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let rounds = if device == TestDevice::Host { 100_000 } else { 2_000 };
+    on_all_threads(|_, random| {
+        for _ in 0..rounds {
+            let mut held: Vec<(LaunchRecorder, Vec<(usize, Access)>)> = Vec::new();
+            for _ in 0..1 + random.below(2) {
+                let mut recorder = LaunchRecorder::new_strict(streams[random.below(3)]);
+                let first = random.below(4);
+                let uses: Vec<_> = (0..1 + random.below(4))
+                    .map(|step| {
+                        let writes = random.below(3) == 0;
+                        let access = if writes { Access::ReadWrite } else { Access::Read };
+                        ((first + step) % 4, access)
+                    })
+                    .collect();
+                for (block, access) in &uses {
+                    match access.writes() {
+                        true => recorder.read_write(&blocks[*block]),
+                        false => recorder.read(&blocks[*block]),
+                    };
+                }
+                match recorder.preflight(&rig.runtime) {
+                    Ok(()) => {
+                        uses.iter().for_each(|(block, access)| shadow.enter(*block, *access));
+                        granted.fetch_add(1, Ordering::Relaxed);
+                        held.push((recorder, uses));
+                    }
+                    Err(ResourceError::StreamMisuse(_)) => {
+                        refused.fetch_add(1, Ordering::Relaxed);
+                        drop(recorder);
+                    }
+                    Err(other) => fail(other),
+                }
+            }
+            for (recorder, uses) in held {
+                uses.iter().for_each(|(block, access)| shadow.leave(*block, *access));
+                recorder.commit(&rig.runtime).unwrap_or_else(fail);
+            }
+        }
+    });
+    assert!(shadow.0.iter().all(|block| block.load(Ordering::SeqCst) == 0));
+    let (granted, refused) = (granted.into_inner(), refused.into_inner());
+    assert!(granted > 1_000 && refused > 100, "{granted} granted, {refused} refused");
+    // Whoever was refused left nothing behind.
+    for block in &blocks {
+        rig.fill(block, 1, streams[0]).unwrap_or_else(fail);
+    }
 }
