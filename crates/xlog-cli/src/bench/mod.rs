@@ -59,21 +59,19 @@ const GROUPS: &[(&str, Group)] = &[
 
 /// Runs the launch benchmark.
 pub(crate) fn run_launch(options: &LaunchOptions) -> Result<(), Failure> {
+    let only = options.only.as_deref();
+    let chosen: Vec<_> =
+        GROUPS.iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only))).collect();
+    if chosen.is_empty() {
+        let names: Vec<_> = GROUPS.iter().map(|(name, _)| *name).collect();
+        Err(format!("no pattern has that in its name; there are: {}", names.join(", ")))?;
+    }
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);
-    let chosen = GROUPS
-        .iter()
-        .filter(|(name, _)| options.only.as_deref().is_none_or(|only| name.contains(only)));
-    let mut any = false;
     for (_, group) in chosen {
-        any = true;
         // A lab of its own for each: how many streams a pool has decides what is measured.
         group(&Lab::new(Arc::clone(&device), options.quick), &mut report)?;
-    }
-    if !any {
-        let names: Vec<_> = GROUPS.iter().map(|(name, _)| *name).collect();
-        Err(format!("no pattern has that in its name; there are: {}", names.join(", ")))?;
     }
     report.close();
     Ok(())

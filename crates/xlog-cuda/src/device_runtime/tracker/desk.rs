@@ -23,11 +23,19 @@ pub(crate) struct DeskId(pub(crate) u32);
 
 static VACANT_DESKS: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
 
-/// Gives the number back when the thread ends.
+thread_local! {
+    /// The calling thread's number; `u32::MAX` before it has one.
+    static CURRENT: Cell<u32> = const { Cell::new(u32::MAX) };
+    static OWN: Cell<Option<OwnDesk>> = const { Cell::new(None) };
+}
+
+/// Gives the number back when the thread ends. Whatever of the thread still runs after that gets
+/// another one: nobody shares a desk.
 struct OwnDesk(u32);
 
 impl Drop for OwnDesk {
     fn drop(&mut self) {
+        CURRENT.set(u32::MAX);
         VACANT_DESKS.lock().0.push(self.0);
     }
 }
@@ -36,7 +44,6 @@ impl DeskId {
     /// The calling thread's desk.
     #[inline]
     pub(crate) fn current() -> Self {
-        thread_local!(static CURRENT: Cell<u32> = const { Cell::new(u32::MAX) });
         let current = CURRENT.get();
         if current != u32::MAX {
             return Self(current);
@@ -48,7 +55,6 @@ impl DeskId {
 
     #[cold]
     fn sit_down() -> Self {
-        thread_local!(static OWN: Cell<Option<OwnDesk>> = const { Cell::new(None) });
         let number = {
             let mut vacant = VACANT_DESKS.lock();
             vacant.0.pop().unwrap_or_else(|| {
@@ -56,7 +62,7 @@ impl DeskId {
                 vacant.1 - 1
             })
         };
-        // A thread that is already ending keeps its number for good: nobody may share it.
+        // A thread that is already ending keeps this one for good.
         let _ = OWN.try_with(|own| own.set(Some(OwnDesk(number))));
         Self(number)
     }
@@ -311,6 +317,24 @@ mod tests {
         assert!(ticket.is_on(StreamId(7)) && !ticket.is_on(StreamId(8)));
         ticket.close();
         assert!(!against(3, Access::Write) && !ticket.is_on(StreamId(7)));
+    }
+
+    #[test]
+    fn threads_at_work_have_desks_of_their_own() {
+        let barrier = std::sync::Barrier::new(8);
+        let mut desks: Vec<u32> = std::thread::scope(|scope| {
+            let sit = || {
+                let desk = DeskId::current();
+                barrier.wait();
+                assert_eq!(DeskId::current(), desk, "a thread keeps its desk");
+                desk.0
+            };
+            let threads: Vec<_> = (0..8).map(|_| scope.spawn(sit)).collect();
+            threads.into_iter().map(|thread| thread.join().expect("a desk")).collect()
+        });
+        desks.sort_unstable();
+        desks.dedup();
+        assert_eq!(desks.len(), 8);
     }
 
     #[test]
