@@ -20,7 +20,7 @@ macro_rules! to_host {
 }
 
 /// The same for the calls whose promises are the caller's.
-macro_rules! to_host_unsafe {
+macro_rules! to_host_promised {
     ($(fn $name:ident(&self $(, $argument:ident: $type:ty)*) -> $answer:ty;)*) => {
         $(unsafe fn $name(&self $(, $argument: $type)*) -> $answer {
             // SAFETY: the caller's promises are the host device's, word for word.
@@ -41,7 +41,7 @@ impl Driver for IdleDriver {
         fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8>;
         fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction>;
     }
-    to_host_unsafe! {
+    to_host_promised! {
         fn destroy_stream(&self, stream: RawStream) -> DriverResult<()>;
         fn synchronize_stream(&self, stream: RawStream) -> DriverResult<()>;
         fn stream_progress(&self, stream: RawStream) -> DriverResult<StreamProgress>;

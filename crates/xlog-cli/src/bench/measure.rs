@@ -1,6 +1,6 @@
 //! Timing several ways of doing one thing, turn by turn.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use crate::Failure;
 
@@ -60,6 +60,16 @@ pub(super) fn alternate(
         })
         .collect();
     Ok((timings, ((effort.rounds + warm_up) * effort.batch) as u64))
+}
+
+/// Keeps this core busy for a while: one that comes from idling takes that long to reach its speed,
+/// and what is measured meanwhile is measured on a slower machine.
+pub(super) fn wake_up(quick: bool) {
+    let busy = Duration::from_millis(if quick { 50 } else { 500 });
+    let start = Instant::now();
+    while start.elapsed() < busy {
+        std::hint::spin_loop();
+    }
 }
 
 /// The middle value; 0 of none.

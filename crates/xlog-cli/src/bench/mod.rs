@@ -69,6 +69,7 @@ pub(crate) fn run_launch(options: &LaunchOptions) -> Result<(), Failure> {
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);
+    measure::wake_up(options.quick);
     for (_, group) in chosen {
         // A lab of its own for each: how many streams a pool has decides what is measured.
         group(&Lab::new(Arc::clone(&device), options.quick), &mut report)?;

@@ -114,11 +114,10 @@ impl UseTracker {
         }
         // Between every announcement above and every look below; see `slot`.
         desk.fence();
-        let table = self.slots.first();
         let mut allowed = true;
         let (mut last_writes, mut readers) = (PointSet::default(), 0);
         for one in uses {
-            let Some(slot) = table.get(one.slot.0 as usize) else { return false };
+            let Some(slot) = self.slots.get(one.slot.0) else { return false };
             allowed &= slot.allows_use(one, holder.desk) & (one.block.device_ordinal == ordinal);
             last_writes.add(slot.last_write());
             readers |= slot.readers_before(one.access);
@@ -182,20 +181,14 @@ impl UseTracker {
         let mut to_ask: SmallVec<[(usize, &Slot); 8]> = SmallVec::new();
         for (index, one) in uses.iter().enumerate() {
             let slot = self.slots.get(one.slot.0).ok_or(Stop::Stale(index))?;
-            if !(alone && slot.allows_use(one, holder.desk)) {
+            // A word that allows a claim only now is asked about too: it was not announced.
+            if !(ticket.has_announced(index) && slot.allows_use(one, holder.desk)) {
                 ticket.withdraw(index);
                 to_ask.push((index, slot));
             }
         }
-        // What was allowed counts from here on; nobody has to wait while the rest is asked for. A
-        // word that allows a claim only now is asked about too: it was not announced.
+        // What was allowed counts from here on; nobody has to wait while the rest is asked for.
         ticket.grant();
-        for (index, one) in uses.iter().enumerate() {
-            if !ticket.has_announced(index) && !to_ask.iter().any(|(other, _)| *other == index) {
-                let slot = self.slots.get(one.slot.0).ok_or(Stop::Stale(index))?;
-                to_ask.push((index, slot));
-            }
-        }
         for (index, slot) in to_ask {
             self.ask_for(index, &uses[index], slot, holder, ticket)?;
         }

@@ -38,12 +38,6 @@ impl SlotTable {
         self.slots.get(number)
     }
 
-    /// The slots that are there from the start.
-    #[inline(always)]
-    pub(crate) fn first(&self) -> &[Slot] {
-        self.slots.first()
-    }
-
     /// A vacant slot; `None` when there are billions of blocks already.
     pub(crate) fn take(&self) -> Option<(u32, &Slot)> {
         let number = {

@@ -136,14 +136,7 @@ impl UseTracker {
         let marked = self.device.check_alive().and_then(|()| {
             self.mark(launch.lane, |point, alone| self.publish(launch, point, alone))
         });
-        if marked.is_err() {
-            self.protect(
-                launch.uses.iter().filter_map(|one| self.slots.get(one.slot.0)),
-                launch.lane,
-            );
-        }
-        self.release(launch.ticket);
-        marked
+        self.give_up(launch, marked)
     }
 
     /// The same, with an event in any case, and a hold on it.
@@ -155,11 +148,15 @@ impl UseTracker {
             let publish = |point| self.publish(launch, point, false);
             launch.lane.record_and_hold(&self.device, publish)
         });
+        self.give_up(launch, marked)
+    }
+
+    /// Gives up the claims of a launch; uses that could not be recorded are waited for first.
+    #[inline]
+    fn give_up<R>(&self, launch: &Launch<'_>, marked: ResourceResult<R>) -> ResourceResult<R> {
         if marked.is_err() {
-            self.protect(
-                launch.uses.iter().filter_map(|one| self.slots.get(one.slot.0)),
-                launch.lane,
-            );
+            let slots = launch.uses.iter().filter_map(|one| self.slots.get(one.slot.0));
+            self.protect(slots, launch.lane);
         }
         self.release(launch.ticket);
         marked

@@ -6,7 +6,7 @@ use xlog_cuda::{
     LaunchDims,
     device_runtime::{Access, BlockId, BlockUse, DeviceBlock, StreamId},
     kernels,
-    launch::LaunchBuilder,
+    launch::{LaunchBuilder, LaunchRecorder},
 };
 
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
@@ -26,6 +26,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_wait_does_not_bring_along_what_its_source_followed_later,
     what_was_synchronised_needs_no_wait,
     a_failed_wait_is_not_taken_for_a_wait,
+    hundreds_of_blocks_and_dozens_in_a_launch_are_no_different,
 ];
 
 fn free_all(rig: &Rig, blocks: impl IntoIterator<Item = DeviceBlock>) {
@@ -275,4 +276,39 @@ fn a_failed_wait_is_not_taken_for_a_wait(device: TestDevice) {
         rig.touch(&block, a, Access::Read);
     }
     free_all(&rig, [block]);
+}
+
+fn hundreds_of_blocks_and_dozens_in_a_launch_are_no_different(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [a, b] = rig.streams();
+    let blocks: Vec<_> = (0..700).map(|_| rig.zeros(16, a)).collect();
+    let touch = rig.kernel(&kernels::TOUCH_8);
+    let launch = |stream| {
+        let mut builder = LaunchBuilder::new(&rig.runtime, &touch, stream);
+        blocks[600..608].iter().for_each(|block| {
+            builder.in_out(block);
+        });
+        // More than a ticket has room for without growing, from all over the table.
+        blocks.iter().step_by(20).for_each(|block| {
+            builder.also(Access::ReadWrite, block);
+        });
+        builder.value(1u32).launch(LaunchDims::linear(1, 1)).unwrap_or_else(fail);
+    };
+    launch(a);
+    for stream in [b, a, b] {
+        let records = rig.driver.count(DriverCall::RecordEvent);
+        assert_eq!(rig.waits(|| launch(stream)), 1, "one source, one wait");
+        assert_eq!(rig.driver.count(DriverCall::RecordEvent) - records, 1);
+    }
+    let mut all = LaunchRecorder::new_strict(a);
+    blocks.iter().for_each(|block| {
+        all.read(block);
+    });
+    all.preflight(&rig.runtime).unwrap_or_else(fail);
+    let mut one = LaunchRecorder::new_strict(b);
+    one.write(&blocks[699]).preflight(&rig.runtime).expect_err("claimed with all the others");
+    all.commit(&rig.runtime).unwrap_or_else(fail);
+    one.preflight(&rig.runtime).unwrap_or_else(fail);
+    one.commit(&rig.runtime).unwrap_or_else(fail);
+    assert!(blocks[600..608].iter().all(|block| block.download().unwrap_or_else(fail)[0] == 4));
 }
