@@ -5,6 +5,8 @@
 //! function that does the same on the host device. The access kinds are what the runtime declares
 //! for a launch, so a kernel that lies about them lies to every check above it.
 
+use std::{fmt, mem::MaybeUninit};
+
 use bytemuck::Pod;
 use xlog_core::{Access, ScalarType};
 
@@ -171,21 +173,32 @@ impl LaunchDims {
 /// The arguments of one launch: eight bytes each, in the order of the parameters.
 ///
 /// Values are stored in the low bytes of their slot, as every supported machine lays them out.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Arguments {
-    slots: [u64; MAX_ARGUMENTS],
+    /// The first `given` are set; the others are not even zero, which every launch would pay for.
+    slots: [MaybeUninit<u64>; MAX_ARGUMENTS],
     given: usize,
 }
 
 impl Default for Arguments {
+    #[inline]
     fn default() -> Self {
-        Self { slots: [0; MAX_ARGUMENTS], given: 0 }
+        // Not `[MaybeUninit::uninit(); N]`: that is a constant, and constants are copied.
+        // SAFETY: an array of places that may be uninitialised is what an uninitialised one is.
+        Self { slots: unsafe { MaybeUninit::uninit().assume_init() }, given: 0 }
+    }
+}
+
+impl fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.slots()).finish()
     }
 }
 
 impl Arguments {
     /// No arguments yet.
     #[must_use]
+    #[inline]
     pub fn new() -> Self {
         Self::default()
     }
@@ -194,7 +207,7 @@ impl Arguments {
     #[inline]
     pub fn push_pointer(&mut self, pointer: u64) {
         if let Some(slot) = self.slots.get_mut(self.given) {
-            *slot = pointer;
+            slot.write(pointer);
         }
         self.given += 1;
     }
@@ -221,8 +234,11 @@ impl Arguments {
 
     /// The packed slots, [`MAX_ARGUMENTS`] at most.
     #[must_use]
+    #[inline]
     pub fn slots(&self) -> &[u64] {
-        &self.slots[..self.given.min(MAX_ARGUMENTS)]
+        let given = &self.slots[..self.given.min(MAX_ARGUMENTS)];
+        // SAFETY: `given` counts up by one with each slot that is written, in order.
+        unsafe { given.assume_init_ref() }
     }
 
     /// The value in slot `index`, if there is one and `T` fits.

@@ -1,6 +1,12 @@
 //! The facade: a device, its streams, and the stack of resources over them.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use xlog_driver::{Arguments, KernelDefinition, LaunchDims};
 
@@ -22,11 +28,13 @@ pub struct XlogDeviceRuntime {
     core: Arc<RuntimeCore>,
 }
 
-/// What a runtime is made of; a recorder between preflight and commit keeps it alive.
+/// What a runtime is made of.
 #[repr(C, align(64))] // in this order: what every launch looks at comes first
 pub(crate) struct RuntimeCore {
     pub(crate) device: Arc<CudaDevice>,
     tracker: Arc<UseTracker>,
+    /// No other runtime of the process has it, then or later.
+    pub(crate) number: u64,
     pub(crate) ordinal: u32,
     /// Whether the recorder may talk to the tracker without the stack in between.
     direct: bool,
@@ -89,8 +97,19 @@ impl XlogDeviceRuntime {
             other_pool.then(|| "the resource works on another stream pool; share one".into())
         });
         let staging = StagingPool::new(Arc::clone(&device));
-        let core =
-            RuntimeCore { device, tracker, ordinal, direct, mismatch, resource, staging, pool };
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let core = RuntimeCore {
+            device,
+            tracker,
+            number,
+            ordinal,
+            direct,
+            mismatch,
+            resource,
+            staging,
+            pool,
+        };
         Self { core: Arc::new(core) }
     }
 

@@ -52,7 +52,7 @@ impl StreamPool {
     }
 
     fn with_room_for(device: Arc<CudaDevice>, capacity: usize) -> Self {
-        let tracker = Arc::new(UseTracker::new(device, capacity + 1));
+        let tracker = UseTracker::new(device, capacity + 1);
         tracker.use_lane(0);
         tracker.lanes()[0].occupy(StreamId::DEFAULT, None);
         Self { tracker, membership: Mutex::new(Membership { last_id: 0, acquired: 0 }) }

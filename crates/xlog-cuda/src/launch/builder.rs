@@ -95,21 +95,25 @@ impl<'r> LaunchBuilder<'r> {
     }
 
     /// The next argument: memory the kernel reads.
+    #[inline]
     pub fn input<T: DeviceElement>(&mut self, memory: &impl Region<T>) -> &mut Self {
         self.memory(memory, ParameterKind::In)
     }
 
     /// The next argument: memory the kernel writes.
+    #[inline]
     pub fn output<T: DeviceElement>(&mut self, memory: &impl Region<T>) -> &mut Self {
         self.memory(memory, ParameterKind::Out)
     }
 
     /// The next argument: memory the kernel reads and writes.
+    #[inline]
     pub fn in_out<T: DeviceElement>(&mut self, memory: &impl Region<T>) -> &mut Self {
         self.memory(memory, ParameterKind::InOut)
     }
 
     /// The next argument: a plain value.
+    #[inline]
     pub fn value<T: DeviceElement>(&mut self, value: T) -> &mut Self {
         self.expect::<T>(ParameterKind::Scalar);
         self.arguments.push_value(value);
@@ -126,7 +130,7 @@ impl<'r> LaunchBuilder<'r> {
         self
     }
 
-    #[inline]
+    #[inline(always)]
     fn memory<T: DeviceElement>(
         &mut self,
         memory: &impl Region<T>,

@@ -24,15 +24,39 @@ impl<'e> Enqueue<'e> {
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        let prepared = self.prepare(OnConflict::Wait)?;
-        let device = &self.runtime.device;
-        let enqueued = prepared.lane.raw(device).and_then(|raw| device.note(operation(raw)));
-        if let Err(error) = enqueued {
-            // Nothing was enqueued: nothing is published.
-            self.runtime.tracker().release(prepared.ticket);
-            return Err(error);
+        self.runtime.check()?;
+        match self.runtime.direct_tracker() {
+            // Apart, so that nothing of the common case has to go through memory.
+            Some(tracker) => {
+                let (lane, ticket) = self.claim(tracker, OnConflict::Wait)?;
+                self.enqueue(lane, ticket, operation)?;
+                tracker.finish_claimed(&Launch { uses: self.uses, lane, ticket })
+            }
+            None => self.run_in_stack(operation),
         }
+    }
+
+    #[inline(never)]
+    fn run_in_stack(
+        &self,
+        operation: impl FnOnce(RawStream) -> DriverResult<()>,
+    ) -> ResourceResult<()> {
+        let prepared = self.prepare_in_stack(OnConflict::Wait)?;
+        self.enqueue(prepared.lane, prepared.ticket, operation)?;
         self.commit(prepared)
+    }
+
+    #[inline(always)]
+    fn enqueue(
+        &self,
+        lane: &Lane,
+        ticket: TicketId,
+        operation: impl FnOnce(RawStream) -> DriverResult<()>,
+    ) -> ResourceResult<()> {
+        let device = &self.runtime.device;
+        // If nothing was enqueued, nothing is published.
+        let release = |_: &ResourceError| self.runtime.tracker().release(ticket);
+        lane.raw(device).and_then(|raw| device.note(operation(raw))).inspect_err(release)
     }
 
     /// Claims the blocks and queues the waits. Until the answer is finished or dropped, nobody
@@ -43,29 +67,34 @@ impl<'e> Enqueue<'e> {
     }
 
     /// Claims the blocks and queues the waits: all or none.
-    #[inline]
     pub(super) fn prepare(&self, on_conflict: OnConflict) -> ResourceResult<Prepared<'e>> {
-        let runtime = self.runtime;
-        runtime.check()?;
-        let holder = Holder::new(self.stream, self.place);
-        let (uses, ordinal) = (self.uses, runtime.ordinal);
-        match runtime.direct_tracker() {
+        self.runtime.check()?;
+        match self.runtime.direct_tracker() {
             Some(tracker) => {
-                let (lane, ticket) = tracker.claim(uses, holder, ordinal, true, on_conflict)?;
+                let (lane, ticket) = self.claim(tracker, on_conflict)?;
                 Ok(Prepared { lane, ticket, direct: true })
             }
-            None => self.prepare_through_stack(holder, on_conflict),
+            None => self.prepare_in_stack(on_conflict),
         }
+    }
+
+    /// Claims the blocks and queues the waits with the tracker itself.
+    #[inline(always)]
+    pub(super) fn claim<'t>(
+        &self,
+        tracker: &'t UseTracker,
+        on_conflict: OnConflict,
+    ) -> ResourceResult<(&'t Lane, TicketId)> {
+        let holder = Holder::new(self.stream, self.place);
+        tracker.claim(self.uses, holder, self.runtime.ordinal, true, on_conflict)
     }
 
     /// The same for a stack with a layer that wants to see every use: the claims are taken first,
     /// the waits queued through the stack.
-    fn prepare_through_stack(
-        &self,
-        holder: Holder,
-        on_conflict: OnConflict,
-    ) -> ResourceResult<Prepared<'e>> {
+    #[inline(never)]
+    pub(super) fn prepare_in_stack(&self, on_conflict: OnConflict) -> ResourceResult<Prepared<'e>> {
         let (runtime, uses) = (self.runtime, self.uses);
+        let holder = Holder::new(self.stream, self.place);
         if !uses.is_empty() && !runtime.resource().supports_block_use_tracking() {
             return Err(ResourceError::StreamMisuse(
                 "the runtime's resource does not support cross-stream use tracking; build the \

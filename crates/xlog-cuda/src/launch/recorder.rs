@@ -12,8 +12,9 @@ use std::{
 use super::{Enqueue, Uses, enqueue::Prepared};
 use crate::{
     device_runtime::{
-        Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, XlogDeviceRuntime,
-        tracker::{OnConflict, TicketId},
+        Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
+        XlogDeviceRuntime,
+        tracker::{Launch, OnConflict, TicketId},
     },
     memory::{CudaColumn, SliceView, TrackedCudaSlice},
 };
@@ -89,12 +90,19 @@ enum Phase {
     Empty {
         runtime: Arc<RuntimeCore>,
     },
-    /// Claims are held on the blocks of `uses`.
+    /// Claims are held on the blocks of `uses`, and the tracker is told about them itself. The
+    /// runtime is known by its number: holding on to it would cost every launch two exchanges.
     Claimed {
-        runtime: Arc<RuntimeCore>,
-        lane: usize,
+        runtime: u64,
+        tracker: u64,
+        lane: u32,
         ticket: TicketId,
-        direct: bool,
+    },
+    /// Claims are held, and the uses go through the runtime's stack.
+    InStack {
+        runtime: Arc<RuntimeCore>,
+        lane: u32,
+        ticket: TicketId,
     },
     Over,
 }
@@ -197,7 +205,7 @@ impl LaunchRecorder {
         self.record(column.declaration(), Access::Write, || column_refusal(column))
     }
 
-    #[inline]
+    #[inline(always)]
     fn record(
         &mut self,
         one: Option<&BlockUse>,
@@ -236,10 +244,11 @@ impl LaunchRecorder {
         }
         match &self.phase {
             Phase::Recording => {}
-            Phase::Claimed { runtime: mine, .. } if !Arc::ptr_eq(mine, runtime.core()) => {
-                return Err(ResourceError::StreamMisuse(
-                    "the recorder was preflighted on another runtime; commit it there".into(),
-                ));
+            Phase::Claimed { runtime: mine, .. } if *mine != runtime.core().number => {
+                return Err(preflighted_elsewhere("commit it there"));
+            }
+            Phase::InStack { runtime: mine, .. } if !Arc::ptr_eq(mine, runtime.core()) => {
+                return Err(preflighted_elsewhere("commit it there"));
             }
             _ => return Ok(()),
         }
@@ -247,39 +256,61 @@ impl LaunchRecorder {
             self.phase = Phase::Empty { runtime: Arc::clone(runtime.core()) };
             return Ok(());
         }
-        let (lane, ticket, direct) = {
-            let prepared = self.as_enqueue(runtime.core()).prepare(OnConflict::Refuse);
-            let Prepared { lane, ticket, direct } = prepared.map_err(as_preflight_refusal)?;
-            (lane.index(), ticket, direct)
+        let core = runtime.core();
+        core.check().map_err(as_preflight_refusal)?;
+        let enqueue = self.as_enqueue(core);
+        self.phase = match core.direct_tracker() {
+            Some(tracker) => {
+                let claimed = enqueue.claim(tracker, OnConflict::Refuse);
+                let (lane, ticket) = claimed.map_err(as_preflight_refusal)?;
+                let lane = lane.index() as u32;
+                Phase::Claimed { runtime: core.number, tracker: tracker.number(), lane, ticket }
+            }
+            None => {
+                let prepared = enqueue.prepare_in_stack(OnConflict::Refuse);
+                let Prepared { lane, ticket, .. } = prepared.map_err(as_preflight_refusal)?;
+                let (runtime, lane) = (Arc::clone(core), lane.index() as u32);
+                Phase::InStack { runtime, lane, ticket }
+            }
         };
-        let runtime = Arc::clone(runtime.core());
-        self.phase = Phase::Claimed { runtime, lane, ticket, direct };
         Ok(())
     }
 
     /// Publishes the uses of work that was enqueued since the preflight. A refusal here comes too
     /// late to stop that work, so every tracked use is published all the same, by waiting for the
     /// stream if there is no other way.
+    #[inline]
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
+        match self.phase {
+            Phase::Claimed { runtime: mine, lane, ticket, .. }
+                if mine == runtime.core().number && !self.recorded_late =>
+            {
+                self.phase = Phase::Over;
+                let tracker = runtime.core().tracker();
+                let lane = &tracker.lanes()[lane as usize];
+                tracker.finish_claimed(&Launch { uses: &self.uses, lane, ticket })
+            }
+            _ => self.commit_otherwise(runtime.core()),
+        }
+    }
+
+    /// Every commit but that of a recorder used as it should be, on a plain stack.
+    #[inline(never)]
+    fn commit_otherwise(&mut self, runtime: &Arc<RuntimeCore>) -> ResourceResult<()> {
         let phase = std::mem::replace(&mut self.phase, Phase::Over);
-        let answer = match phase {
-            Phase::Claimed { runtime: mine, lane, ticket, direct } => {
-                let other = !Arc::ptr_eq(&mine, runtime.core());
-                let committed = self.commit_claimed(&mine, lane, ticket, direct);
-                if other {
-                    committed.and(Err(ResourceError::StreamMisuse(
-                        "the recorder was preflighted on another runtime; its uses were \
-                         published there"
-                            .into(),
-                    )))
-                } else {
-                    committed
-                }
+        let answer = match &phase {
+            Phase::Claimed { runtime: mine, .. } => {
+                let elsewhere = *mine != runtime.number;
+                self.commit_claimed(&phase).and_then(|()| known_here(elsewhere))
+            }
+            Phase::InStack { runtime: mine, .. } => {
+                let elsewhere = !Arc::ptr_eq(mine, runtime);
+                self.commit_claimed(&phase).and_then(|()| known_here(elsewhere))
             }
             Phase::Empty { .. } => Ok(()),
             Phase::Recording if self.is_empty() => return Ok(()),
             Phase::Recording | Phase::Over => {
-                self.publish_unprepared(runtime.core(), &self.uses);
+                self.publish_unprepared(&self.uses, in_stack(runtime));
                 match &self.rejected {
                     Some(_) => Ok(()),
                     None => Err(ResourceError::StreamMisuse(format!(
@@ -291,7 +322,7 @@ impl LaunchRecorder {
             }
         };
         if self.recorded_late {
-            self.publish_late(runtime.core());
+            self.publish_late(in_stack(runtime));
             return Err(self.late_refusal());
         }
         match &self.rejected {
@@ -305,33 +336,41 @@ impl LaunchRecorder {
     }
 
     /// Publishes the uses this recorder holds claims for.
-    fn commit_claimed(
-        &self,
-        runtime: &RuntimeCore,
-        lane: usize,
-        ticket: TicketId,
-        direct: bool,
-    ) -> ResourceResult<()> {
-        let tracker = runtime.tracker();
-        let prepared = Prepared { lane: &tracker.lanes()[lane], ticket, direct };
-        self.as_enqueue(runtime).commit(prepared)
+    fn commit_claimed(&self, phase: &Phase) -> ResourceResult<()> {
+        match phase {
+            Phase::Claimed { tracker, lane, ticket, .. } => match UseTracker::find(*tracker) {
+                Some(tracker) => {
+                    let lane = &tracker.lanes()[*lane as usize];
+                    tracker.finish_claimed(&Launch { uses: &self.uses, lane, ticket: *ticket })
+                }
+                // Gone with its streams and its blocks: nothing is left to be ordered.
+                None => Ok(()),
+            },
+            Phase::InStack { runtime, lane, ticket } => {
+                let lane = &runtime.tracker().lanes()[*lane as usize];
+                let prepared = Prepared { lane, ticket: *ticket, direct: false };
+                self.as_enqueue(runtime).commit(prepared)
+            }
+            Phase::Recording | Phase::Empty { .. } | Phase::Over => Ok(()),
+        }
     }
 
-    fn publish_late(&self, runtime: &RuntimeCore) {
+    fn publish_late(&self, finish: impl Fn(&[BlockUse], StreamId) -> ResourceResult<()>) {
         if let Some(late) = &self.late {
-            self.publish_unprepared(runtime, late);
+            self.publish_unprepared(late, finish);
         }
     }
 
     /// Records uses that nothing was queued for, so that at least later work waits for them. Each
     /// by itself: a block that is gone by now must not keep the others from being recorded.
     #[cold]
-    fn publish_unprepared(&self, runtime: &RuntimeCore, uses: &Uses) {
-        if uses.is_empty() || !runtime.resource().supports_block_use_tracking() {
-            return;
-        }
+    fn publish_unprepared(
+        &self,
+        uses: &Uses,
+        finish: impl Fn(&[BlockUse], StreamId) -> ResourceResult<()>,
+    ) {
         for one in uses.chunks(1) {
-            if let Err(error) = runtime.resource().finish_uses(one, self.stream) {
+            if let Err(error) = finish(one, self.stream) {
                 log::warn!("publishing a use of a refused commit at {}: {error}", self.place);
             }
         }
@@ -355,19 +394,41 @@ impl Drop for LaunchRecorder {
         DROPPED.fetch_add(1, Ordering::Relaxed);
         log::warn!("the recorder of {} was dropped without commit", self.place);
         // The work may have been enqueued: the runtime behaves as if it was.
-        let runtime = match phase {
-            Phase::Claimed { runtime, lane, ticket, direct } => {
-                if let Err(error) = self.commit_claimed(&runtime, lane, ticket, direct) {
-                    log::error!("protecting the uses of a dropped recorder: {error}");
+        if let Err(error) = self.commit_claimed(&phase) {
+            log::error!("protecting the uses of a dropped recorder: {error}");
+        }
+        match phase {
+            Phase::Claimed { tracker, .. } => {
+                if let Some(tracker) = UseTracker::find(tracker) {
+                    tracker.count_dropped_recorder();
+                    let ordinal = tracker.device().info().ordinal;
+                    self.publish_late(|uses, stream| tracker.finish(uses, stream, ordinal));
                 }
-                runtime
             }
-            Phase::Empty { runtime } => runtime,
-            Phase::Recording | Phase::Over => return,
-        };
-        runtime.tracker().count_dropped_recorder();
-        self.publish_late(&runtime);
+            Phase::InStack { runtime, .. } | Phase::Empty { runtime } => {
+                runtime.tracker().count_dropped_recorder();
+                self.publish_late(in_stack(&runtime));
+            }
+            Phase::Recording | Phase::Over => {}
+        }
     }
+}
+
+/// How uses without a claim are recorded through a runtime's stack, where it can do that.
+fn in_stack(runtime: &RuntimeCore) -> impl Fn(&[BlockUse], StreamId) -> ResourceResult<()> {
+    |uses, stream| match runtime.resource() {
+        resource if resource.supports_block_use_tracking() => resource.finish_uses(uses, stream),
+        _ => Ok(()),
+    }
+}
+
+fn preflighted_elsewhere(what: &str) -> ResourceError {
+    ResourceError::StreamMisuse(format!("the recorder was preflighted on another runtime; {what}"))
+}
+
+/// Refuses, after the fact, a commit on another runtime than the preflight.
+fn known_here(elsewhere: bool) -> ResourceResult<()> {
+    if elsewhere { Err(preflighted_elsewhere("its uses were published there")) } else { Ok(()) }
 }
 
 /// A preflight refuses with one kind of error; what the driver itself failed at passes through.

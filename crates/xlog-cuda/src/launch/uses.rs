@@ -1,14 +1,17 @@
 //! The uses of one launch, each block once.
 
-use crate::device_runtime::{Access, BlockId, BlockUse, Generation, StreamId};
+use std::{fmt, mem::MaybeUninit};
+
+use crate::device_runtime::{Access, BlockUse};
 
 /// Uses kept without a heap allocation.
 const FEW: usize = 8;
 
 /// The uses of one launch: several of one block are one, of the strongest access.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct Uses {
-    few: [BlockUse; FEW],
+    /// The first of them; places beyond `len` are not even empty, which every launch would pay for.
+    few: [MaybeUninit<BlockUse>; FEW],
     len: usize,
     /// All of them, once they are more than a few.
     many: Vec<BlockUse>,
@@ -19,16 +22,10 @@ pub(crate) struct Uses {
 impl Default for Uses {
     #[inline]
     fn default() -> Self {
-        const NOBODY: BlockUse = BlockUse::new(
-            BlockId {
-                ptr: 0,
-                generation: Generation(0),
-                alloc_stream: StreamId::DEFAULT,
-                device_ordinal: 0,
-            },
-            Access::Read,
-        );
-        Self { few: [NOBODY; FEW], len: 0, many: Vec::new(), seen: 0 }
+        // Not `[MaybeUninit::uninit(); FEW]`: that is a constant, and constants are copied.
+        // SAFETY: an array of places that may be uninitialised is what an uninitialised one is.
+        let few = unsafe { MaybeUninit::uninit().assume_init() };
+        Self { few, len: 0, many: Vec::new(), seen: 0 }
     }
 }
 
@@ -43,7 +40,9 @@ impl Uses {
         }
         self.seen |= bit;
         match self.few.get_mut(self.len) {
-            Some(place) => *place = BlockUse { access, ..*one },
+            Some(place) => {
+                place.write(BlockUse { access, ..*one });
+            }
             None => self.add_to_many(BlockUse { access, ..*one }),
         }
         self.len += 1;
@@ -53,16 +52,15 @@ impl Uses {
     #[inline(never)]
     fn add_to_many(&mut self, one: BlockUse) {
         if self.many.is_empty() {
-            self.many.extend_from_slice(&self.few);
+            let few = self.to_vec();
+            self.many = few;
         }
         self.many.push(one);
     }
 
     #[inline(never)]
     fn strengthen(&mut self, one: &BlockUse, access: Access) -> bool {
-        let uses =
-            if self.many.is_empty() { &mut self.few[..self.len] } else { &mut self.many[..] };
-        let same = uses.iter_mut().find(|other| {
+        let same = self.as_mut_slice().iter_mut().find(|other| {
             other.block.generation == one.block.generation
                 && other.block.ptr == one.block.ptr
                 && other.block.device_ordinal == one.block.device_ordinal
@@ -88,6 +86,14 @@ impl Uses {
     pub(crate) fn is_empty(&self) -> bool {
         self.len == 0
     }
+
+    fn as_mut_slice(&mut self) -> &mut [BlockUse] {
+        if self.len > FEW {
+            return &mut self.many;
+        }
+        // SAFETY: `len` counts up by one with each place that is written, in order.
+        unsafe { self.few[..self.len].assume_init_mut() }
+    }
 }
 
 impl std::ops::Deref for Uses {
@@ -95,13 +101,24 @@ impl std::ops::Deref for Uses {
 
     #[inline]
     fn deref(&self) -> &[BlockUse] {
-        if self.len <= FEW { &self.few[..self.len] } else { &self.many }
+        if self.len > FEW {
+            return &self.many;
+        }
+        // SAFETY: as in `as_mut_slice`.
+        unsafe { self.few[..self.len].assume_init_ref() }
+    }
+}
+
+impl fmt::Debug for Uses {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_list().entries(self.iter()).finish()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::device_runtime::{BlockId, Generation, StreamId};
 
     #[test]
     fn one_use_a_block_of_the_strongest_access() {

@@ -21,8 +21,8 @@ use xlog_core::Access;
 use super::{
     UseTracker,
     desk::{Desk, DeskId, Ticket},
-    lane::LaneView,
-    point::{Frontier, PointSet},
+    lane::Lane,
+    point::PointSet,
     slot::{Slot, Word, pause},
     uses::check_device,
 };
@@ -60,6 +60,15 @@ pub(crate) enum OnConflict {
     Wait,
 }
 
+/// A launch that asks for its claims.
+struct Asked<'a> {
+    uses: &'a [BlockUse],
+    holder: Holder,
+    ordinal: u32,
+    plan: bool,
+    on_conflict: OnConflict,
+}
+
 /// Why a claim was not given.
 enum Stop {
     /// The block is gone.
@@ -68,71 +77,116 @@ enum Stop {
     Held(usize, Holder),
 }
 
-/// What a launch must follow, as it is found out block by block. A pass that has to be repeated
-/// only finds the same points again.
-pub(super) struct Plan<'p> {
-    pub(super) view: LaneView<'p>,
-    pub(super) needed: &'p mut Frontier,
+/// What the quick way to claims came to.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Quick {
+    /// Nothing counts yet.
+    No,
+    /// Claimed, and nothing to wait for.
+    Ready,
+    /// Claimed; there may be something to wait for.
+    Look,
 }
 
 impl UseTracker {
-    /// Claims every block of a launch, all or none, and has `plan` gather what each must follow.
-    #[inline]
-    pub(super) fn claim_all(
+    /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
+    /// none. Answers the lane of the launch and its ticket.
+    ///
+    /// Inlined, so that the common case leaves its answer in registers: through memory it would
+    /// be written in parts and read as a whole, which a processor cannot do without waiting.
+    #[inline(always)]
+    pub(crate) fn claim(
         &self,
         uses: &[BlockUse],
         holder: Holder,
         ordinal: u32,
+        plan: bool,
         on_conflict: OnConflict,
-        mut plan: Option<Plan<'_>>,
-    ) -> ResourceResult<TicketId> {
+    ) -> ResourceResult<(&Lane, TicketId)> {
+        // The device is the first thing to be refused, and the last that is ever wrong.
+        let lane = match self.enter(holder.stream) {
+            Ok(lane) => lane,
+            Err(error) => return Err(check_device(uses, ordinal).err().unwrap_or(error)),
+        };
         let desk = self.desk(holder.desk);
         let Some((number, ticket)) = desk.idle_ticket() else { return Err(no_room()) };
         ticket.open(holder.stream, holder.place);
-        // A launch of this thread's own that is not committed is asked about block by block.
-        let alone = desk.is_alone(number);
-        if !(alone && self.claim_quickly(uses, (holder, ordinal), desk, ticket, &mut plan)) {
-            check_device(uses, ordinal).inspect_err(|_| ticket.close())?;
-            self.claim_slowly(uses, (holder, alone), (desk, ticket), on_conflict, &mut plan)?;
+        let id = TicketId { desk: holder.desk, number };
+        let quick = self.claim_quickly(uses, (desk, id), ticket, lane);
+        // The claims came after the first look: a release that missed them is seen by this one.
+        if quick == Quick::Ready && lane.stream() == Some(holder.stream) {
+            return Ok((lane, id));
         }
-        Ok(TicketId { desk: holder.desk, number })
+        let claimed = quick != Quick::No;
+        let asked = Asked { uses, holder, ordinal, plan, on_conflict };
+        self.claim_otherwise(&asked, claimed, (desk, ticket, id), lane)?;
+        Ok((lane, id))
     }
 
-    /// The common case: few blocks, all of whose words allow the claim. False if it is another
-    /// case; then nothing counts yet.
+    /// The common case: few blocks, all of whose words allow the claim.
     #[inline(always)]
     fn claim_quickly(
         &self,
         uses: &[BlockUse],
-        (holder, ordinal): (Holder, u32),
-        desk: &Desk,
+        (desk, id): (&Desk, TicketId),
         ticket: &Ticket,
-        plan: &mut Option<Plan<'_>>,
-    ) -> bool {
-        if !ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access))) {
-            return false;
+        lane: &Lane,
+    ) -> Quick {
+        // A launch of this thread's own that is not committed is asked about block by block.
+        if !desk.is_alone(id.number)
+            || !ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access)))
+        {
+            return Quick::No;
         }
         // Between every announcement above and every look below; see `slot`.
         desk.fence();
+        let quick = self.look(uses, id.desk, lane.index());
+        if quick != Quick::No {
+            ticket.grant();
+        }
+        quick
+    }
+
+    /// Whether the words of all blocks allow their claims, and whether anything but this lane's own
+    /// work stands before them.
+    #[inline(always)]
+    fn look(&self, uses: &[BlockUse], desk: DeskId, lane: usize) -> Quick {
         let mut allowed = true;
         let (mut last_writes, mut readers) = (PointSet::default(), 0);
         for one in uses {
-            let Some(slot) = self.slots.get(one.slot.0) else { return false };
-            allowed &= slot.allows_use(one, holder.desk) & (one.block.device_ordinal == ordinal);
+            let Some(slot) = self.slots.get(one.slot.0) else { return Quick::No };
+            allowed &= slot.allows_use(one, desk);
             last_writes.add(slot.last_write());
             readers |= slot.readers_before(one.access);
         }
-        if !allowed {
-            return false;
+        let ready = last_writes.are_all_of(lane) && readers & !(1 << lane) == 0;
+        match (allowed, ready) {
+            (false, _) => Quick::No,
+            (true, false) => Quick::Look,
+            (true, true) => Quick::Ready,
         }
-        ticket.grant();
-        if let Some(plan) = plan {
-            let lane = plan.view.lane.index();
-            if !last_writes.are_all_of(lane) || readers & !(1 << lane) != 0 {
-                self.gather_all(uses, plan);
-            }
+    }
+
+    /// Claims what was not claimed quickly, and queues the waits.
+    #[inline(never)]
+    fn claim_otherwise(
+        &self,
+        asked: &Asked<'_>,
+        claimed: bool,
+        (desk, ticket, id): (&Desk, &Ticket, TicketId),
+        lane: &Lane,
+    ) -> ResourceResult<()> {
+        let Asked { uses, holder, ordinal, plan, on_conflict } = *asked;
+        if !claimed {
+            check_device(uses, ordinal).inspect_err(|_| ticket.close())?;
+            let alone = desk.is_alone(id.number);
+            self.claim_slowly(uses, (holder, alone), (desk, ticket), on_conflict)?;
         }
-        true
+        if lane.stream() != Some(holder.stream) {
+            self.release(id);
+            return Err(super::unknown_stream(holder.stream));
+        }
+        if plan { self.follow(uses, lane).inspect_err(|_| self.release(id)) } else { Ok(()) }
     }
 
     /// Every other case: words that do not allow the claim are locked and asked about, and
@@ -145,7 +199,6 @@ impl UseTracker {
         (holder, alone): (Holder, bool),
         (desk, ticket): (&Desk, &Ticket),
         on_conflict: OnConflict,
-        plan: &mut Option<Plan<'_>>,
     ) -> ResourceResult<()> {
         let mut since = None;
         while let Err(stop) = self.try_claim(uses, (holder, alone), (desk, ticket)) {
@@ -153,9 +206,6 @@ impl UseTracker {
             self.after_release();
             let waited = since.get_or_insert_with(Instant::now).elapsed();
             self.meet(uses, &stop, holder, (on_conflict, waited))?;
-        }
-        if let Some(plan) = plan {
-            self.gather_all(uses, plan);
         }
         Ok(())
     }
@@ -193,15 +243,6 @@ impl UseTracker {
             self.ask_for(index, &uses[index], slot, holder, ticket)?;
         }
         Ok(())
-    }
-
-    #[inline(never)]
-    fn gather_all(&self, uses: &[BlockUse], plan: &mut Plan<'_>) {
-        for one in uses {
-            if let Some(slot) = self.slots.get(one.slot.0) {
-                self.gather(one.slot.0, slot, one.access, &plan.view, plan.needed);
-            }
-        }
     }
 
     /// Claims a block with its word locked.

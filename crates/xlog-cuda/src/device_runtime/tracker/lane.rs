@@ -260,11 +260,16 @@ impl Lane {
     ) -> ResourceResult<H> {
         let raw = self.raw(device)?;
         let mut submit = self.submit.lock();
-        let event = submit.idle_event(device)?;
-        // Counted before it is recorded: whoever reads the old tick afterwards, in a pool of one
-        // stream, has enqueued before this event. A record that fails only skips a tick.
+        let event = match submit.idle_events.pop() {
+            Some(event) => event,
+            None => new_event(device)?,
+        };
+        // Counted before it is recorded, and what is enqueued on one stream happens one after the
+        // other: whoever enqueues behind this event reads the new tick afterwards, and whoever
+        // reads the old one, in a pool of one stream, has enqueued before it. A record that fails
+        // only skips a tick.
         let tick = self.tick.load(Ordering::Relaxed) + 1;
-        self.tick.store(tick, Ordering::SeqCst);
+        self.tick.store(tick, Ordering::Release);
         // SAFETY: `raw` and `event` are this device's; streams are destroyed with the tracker,
         // events when nobody holds them.
         let recorded = device.note(unsafe { device.driver().record_event(event.raw, raw) });
@@ -387,6 +392,13 @@ impl Lane {
     }
 }
 
+#[cold]
+#[inline(never)]
+fn new_event(device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
+    let raw: RawEvent = device.note(device.driver().create_event())?;
+    Ok(Arc::new(RecordedEvent { raw }))
+}
+
 fn destroy(device: &CudaDevice, events: Vec<Arc<RecordedEvent>>) -> ResourceResult<()> {
     let mut answer = Ok(());
     for event in events {
@@ -402,17 +414,6 @@ fn destroy(device: &CudaDevice, events: Vec<Arc<RecordedEvent>>) -> ResourceResu
 /// Adds one to a counter that only one thread writes at a time.
 fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
-}
-
-impl Submit {
-    #[inline]
-    fn idle_event(&mut self, device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
-        if let Some(event) = self.idle_events.pop() {
-            return Ok(event);
-        }
-        let raw: RawEvent = device.note(device.driver().create_event())?;
-        Ok(Arc::new(RecordedEvent { raw }))
-    }
 }
 
 /// A lane asked about points of every lane.

@@ -26,7 +26,7 @@ mod uses;
 mod waits;
 
 use std::sync::{
-    Arc,
+    Arc, Weak,
     atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
 };
 
@@ -55,6 +55,9 @@ use super::{
 };
 use crate::CudaDevice;
 
+/// Every tracker there is, by number.
+static LIVING: Mutex<Vec<(u64, Weak<UseTracker>)>> = Mutex::new(Vec::new());
+
 /// Dependency state of one stream pool; shared by every resource over it.
 #[derive(Debug)]
 #[repr(C, align(64))] // in this order: what every launch looks at comes first
@@ -66,6 +69,7 @@ pub struct UseTracker {
     desks_used: AtomicU32,
     /// Whether the pool has more than one stream: only then do launches record events.
     several: AtomicBool,
+    number: u64,
     slots: SlotTable,
     deferred_frees: AtomicUsize,
     claim_waiters: ClaimWaiters,
@@ -112,8 +116,11 @@ pub struct TrackerStats {
 }
 
 impl UseTracker {
-    pub(crate) fn new(device: Arc<CudaDevice>, lanes: usize) -> Self {
-        Self {
+    pub(crate) fn new(device: Arc<CudaDevice>, lanes: usize) -> Arc<Self> {
+        static LAST: AtomicU64 = AtomicU64::new(0);
+        let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let tracker = Arc::new(Self {
+            number,
             device,
             lanes: (0..lanes).map(|index| Lane::new(index, lanes)).collect(),
             several: AtomicBool::new(false),
@@ -126,7 +133,20 @@ impl UseTracker {
             deferred_frees: AtomicUsize::new(0),
             dropped_recorders: AtomicU64::new(0),
             leaked_blocks: AtomicU64::new(0),
-        }
+        });
+        LIVING.lock().push((number, Arc::downgrade(&tracker)));
+        tracker
+    }
+
+    /// The tracker of that number, if it is still there.
+    pub(crate) fn find(number: u64) -> Option<Arc<Self>> {
+        LIVING.lock().iter().find(|(other, _)| *other == number)?.1.upgrade()
+    }
+
+    /// No other tracker of the process has it, then or later.
+    #[inline]
+    pub(crate) fn number(&self) -> u64 {
+        self.number
     }
 
     pub(crate) fn device(&self) -> &CudaDevice {
@@ -260,18 +280,18 @@ impl UseTracker {
 
     /// Where the block's state is kept, for a [`BlockUse`](super::BlockUse) to carry along.
     pub(crate) fn locate(&self, block: &DeviceBlock) -> SlotHint {
-        self.find(BlockId::from_block(block), SlotHint::NONE)
+        self.find_block(BlockId::from_block(block), SlotHint::NONE)
             .map_or(SlotHint::NONE, |(number, _)| SlotHint(number))
     }
 
     /// Whether the block is one of this tracker's.
     pub(crate) fn knows(&self, block: BlockId) -> bool {
-        self.find(block, SlotHint::NONE).is_some()
+        self.find_block(block, SlotHint::NONE).is_some()
     }
 
     /// The slot of a block, freed meanwhile or not; `None` if the handle is stale or nobody's.
     #[inline]
-    fn find(&self, block: BlockId, hint: SlotHint) -> Option<(u32, &Slot)> {
+    fn find_block(&self, block: BlockId, hint: SlotHint) -> Option<(u32, &Slot)> {
         let number = if hint == SlotHint::NONE { self.slots.at(block.ptr)? } else { hint.0 };
         let slot = self.slots.get(number)?;
         slot.owns(block.ptr, block.generation).then_some((number, slot))
@@ -286,7 +306,9 @@ impl UseTracker {
         deferred: impl FnOnce() -> OnRelease,
     ) -> ResourceResult<Option<Retired>> {
         let stale = ResourceError::UseAfterFree { generation: block.generation };
-        let Some((number, slot)) = self.find(block, SlotHint::NONE) else { return Err(stale) };
+        let Some((number, slot)) = self.find_block(block, SlotHint::NONE) else {
+            return Err(stale);
+        };
         let is_block =
             || slot.owns(block.ptr, block.generation) && slot.with_rest(|rest| rest.owner == owner);
         match self.close_slot(number, slot, is_block) {
@@ -469,6 +491,7 @@ impl UseTracker {
 
 impl Drop for UseTracker {
     fn drop(&mut self) {
+        LIVING.lock().retain(|(number, _)| *number != self.number);
         for lane in &mut self.lanes {
             if let Err(error) = lane.destroy(&self.device) {
                 log::warn!("closing a stream pool: {error}");

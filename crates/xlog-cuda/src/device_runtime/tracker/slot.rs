@@ -157,8 +157,9 @@ impl Slot {
     }
 
     /// Whether `desk` may claim the block of a use without asking; no branches, since several
-    /// blocks are asked about at once. The generation alone tells the block: uses that are claimed
-    /// come from slices, whose addresses are their blocks' own.
+    /// blocks are asked about at once. The generation alone tells the block: no two blocks of a
+    /// process share one, and uses that are claimed come from slices, whose addresses and devices
+    /// are their blocks' own.
     #[inline(always)]
     pub(crate) fn allows_use(&self, one: &BlockUse, desk: DeskId) -> bool {
         let word = self.word.load(Ordering::Acquire);

@@ -3,8 +3,8 @@
 use std::sync::{Arc, atomic::Ordering};
 
 use super::{
-    Frontier, Holder, Lane, OnConflict, Point, UseTracker,
-    claims::{Plan, TicketId, stale},
+    Frontier, Lane, Point, UseTracker,
+    claims::{TicketId, stale},
     lane::LaneView,
     slot::{CROWDED, Follows, Slot, keep_latest},
     trail::RecordedEvent,
@@ -40,44 +40,20 @@ impl UseTracker {
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
 
-    /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
-    /// none. Answers the lane of the launch and its ticket.
-    #[inline]
-    pub(crate) fn claim(
-        &self,
-        uses: &[BlockUse],
-        holder: Holder,
-        ordinal: u32,
-        plan: bool,
-        on_conflict: OnConflict,
-    ) -> ResourceResult<(&Lane, TicketId)> {
-        // The device is the first thing to be refused, and the last that is ever wrong.
-        let lane = match self.enter(holder.stream) {
-            Ok(lane) => lane,
-            Err(error) => return Err(check_device(uses, ordinal).err().unwrap_or(error)),
-        };
-        let mut needed = Frontier::default();
-        let plan = plan.then_some(Plan { view: self.view(lane), needed: &mut needed });
-        let ticket = self.claim_all(uses, holder, ordinal, on_conflict, plan)?;
-        // The claims came after the first look: a release that missed them is seen by this one.
-        if lane.stream() != Some(holder.stream) {
-            self.release(ticket);
-            return Err(super::unknown_stream(holder.stream));
+    /// Queues the waits of a launch whose blocks are claimed, unless one of them has a use that
+    /// nothing can wait for.
+    pub(super) fn follow(&self, uses: &[BlockUse], lane: &Lane) -> ResourceResult<()> {
+        let (view, mut needed) = (self.view(lane), Frontier::default());
+        for one in uses {
+            if let Some(slot) = self.slots.get(one.slot.0) {
+                self.gather(one.slot.0, slot, one.access, &view, &mut needed);
+            }
         }
-        if !needed.is_empty()
-            && let Err(error) = self.follow(uses, lane, &needed)
-        {
-            self.release(ticket);
-            return Err(error);
+        if needed.is_empty() {
+            return Ok(());
         }
-        Ok((lane, ticket))
-    }
-
-    /// Queues the waits of a launch, unless one of its blocks has a use that nothing can wait for.
-    #[inline(never)]
-    fn follow(&self, uses: &[BlockUse], lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
         if !needed.is_unreachable() {
-            return self.queue_waits(lane, needed);
+            return self.queue_waits(lane, &needed);
         }
         let leaked = |one: &&BlockUse| {
             self.slots.get(one.slot.0).is_some_and(|slot| slot.with_rest(|rest| rest.unprotected))
@@ -169,6 +145,11 @@ impl UseTracker {
         let lane = launch.lane;
         for one in launch.uses {
             let Some(slot) = self.slots.get(one.slot.0) else { continue };
+            if alone && slot.last_write() == point {
+                // With one stream the point stays the same: a write there covers all that is
+                // before it, and is all that a later use has to follow.
+                continue;
+            }
             if one.access.writes() {
                 slot.set_last_write(point);
                 let readers = slot.readers();
@@ -305,13 +286,13 @@ impl UseTracker {
     }
 
     fn find_live(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
-        self.find(one.block, one.slot).filter(|(_, slot)| slot.lives_at(one.block.ptr))
+        self.find_block(one.block, one.slot).filter(|(_, slot)| slot.lives_at(one.block.ptr))
     }
 
     /// The slot of a block whose uses can still be recorded: a live one, or one whose free waits
     /// for the launches that hold claims on it.
     fn find_recordable(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
-        let found = self.find(one.block, one.slot);
+        let found = self.find_block(one.block, one.slot);
         found.filter(|(number, slot)| slot.lives_at(one.block.ptr) || self.is_held(*number))
     }
 }
