@@ -19,9 +19,9 @@ pub struct TrackedCudaSlice<T> {
     /// What a launch declares for this slice but for the access; generation 0 without a block.
     template: BlockUse,
     ptr: u64,
+    len: usize,
     core: Arc<ManagerCore>,
     block: Option<DeviceBlock>,
-    len: usize,
     bytes: usize,
     values: PhantomData<fn() -> T>,
 }

@@ -12,7 +12,7 @@ use std::sync::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
-use xlog_driver::{RawEvent, RawStream};
+use xlog_driver::RawStream;
 
 use super::{
     chunked::Chunked,
@@ -31,6 +31,9 @@ const VACANT: u32 = u32::MAX;
 
 /// Events a trail collects before the lane asks the device how far it has come.
 const PROBE_AT: usize = 512;
+
+/// Events made at once.
+const EVENTS_AT_ONCE: usize = 32;
 
 /// One stream of the pool.
 #[derive(Debug)]
@@ -262,7 +265,7 @@ impl Lane {
         let mut submit = self.submit.lock();
         let event = match submit.idle_events.pop() {
             Some(event) => event,
-            None => new_event(device)?,
+            None => submit.stock_up(device)?,
         };
         // Counted before it is recorded, and what is enqueued on one stream happens one after the
         // other: whoever enqueues behind this event reads the new tick afterwards, and whoever
@@ -392,13 +395,6 @@ impl Lane {
     }
 }
 
-#[cold]
-#[inline(never)]
-fn new_event(device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
-    let raw: RawEvent = device.note(device.driver().create_event())?;
-    Ok(Arc::new(RecordedEvent { raw }))
-}
-
 fn destroy(device: &CudaDevice, events: Vec<Arc<RecordedEvent>>) -> ResourceResult<()> {
     let mut answer = Ok(());
     for event in events {
@@ -409,6 +405,23 @@ fn destroy(device: &CudaDevice, events: Vec<Arc<RecordedEvent>>) -> ResourceResu
         }
     }
     answer
+}
+
+impl Submit {
+    /// An event, when none is at rest, and more for the launches to come: one made alone, between
+    /// launches, costs twice a launch, and one made among others a fraction of it.
+    #[cold]
+    #[inline(never)]
+    fn stock_up(&mut self, device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
+        let make = || -> ResourceResult<Arc<RecordedEvent>> {
+            let raw = device.note(device.driver().create_event())?;
+            Ok(Arc::new(RecordedEvent { raw }))
+        };
+        let event = make()?;
+        // A failure among the others shows when they are needed.
+        self.idle_events.extend((1..EVENTS_AT_ONCE).map_while(|_| make().ok()));
+        Ok(event)
+    }
 }
 
 /// Adds one to a counter that only one thread writes at a time.
