@@ -22,7 +22,7 @@ use super::{
     UseTracker,
     desk::{Desk, DeskId, Ticket},
     lane::Lane,
-    point::PointSet,
+    point::{Point, PointSet},
     slot::{Slot, Word, pause},
     uses::check_device,
 };
@@ -84,6 +84,8 @@ enum Quick {
     No,
     /// Claimed, and nothing to wait for.
     Ready,
+    /// Claimed; all that is before it is this point.
+    Behind(Point),
     /// Claimed; there may be something to wait for.
     Look,
 }
@@ -117,9 +119,8 @@ impl UseTracker {
         if quick == Quick::Ready && lane.stream() == Some(holder.stream) {
             return Ok((lane, id));
         }
-        let claimed = quick != Quick::No;
         let asked = Asked { uses, holder, ordinal, plan, on_conflict };
-        self.claim_otherwise(&asked, claimed, (desk, ticket, id), lane)?;
+        self.claim_otherwise(&asked, quick, (desk, ticket, id), lane)?;
         Ok((lane, id))
     }
 
@@ -159,11 +160,15 @@ impl UseTracker {
             last_writes.add(slot.last_write());
             readers |= slot.readers_before(one.access);
         }
-        let ready = last_writes.are_all_of(lane) && readers & !(1 << lane) == 0;
-        match (allowed, ready) {
-            (false, _) => Quick::No,
-            (true, false) => Quick::Look,
-            (true, true) => Quick::Ready,
+        if !allowed {
+            Quick::No
+        } else if last_writes.are_all_of(lane) && readers & !(1 << lane) == 0 {
+            Quick::Ready
+        } else {
+            match last_writes.the_same() {
+                Some(point) if readers == 0 => Quick::Behind(point),
+                _ => Quick::Look,
+            }
         }
     }
 
@@ -172,12 +177,12 @@ impl UseTracker {
     fn claim_otherwise(
         &self,
         asked: &Asked<'_>,
-        claimed: bool,
+        quick: Quick,
         (desk, ticket, id): (&Desk, &Ticket, TicketId),
         lane: &Lane,
     ) -> ResourceResult<()> {
         let Asked { uses, holder, ordinal, plan, on_conflict } = *asked;
-        if !claimed {
+        if quick == Quick::No {
             check_device(uses, ordinal).inspect_err(|_| ticket.close())?;
             let alone = desk.is_alone(id.number);
             self.claim_slowly(uses, (holder, alone), (desk, ticket), on_conflict)?;
@@ -186,7 +191,19 @@ impl UseTracker {
             self.release(id);
             return Err(super::unknown_stream(holder.stream));
         }
-        if plan { self.follow(uses, lane).inspect_err(|_| self.release(id)) } else { Ok(()) }
+        if !plan {
+            return Ok(());
+        }
+        let followed = match quick {
+            Quick::Behind(point) => self.queue_wait(lane, point),
+            _ => self.follow(uses, lane),
+        };
+        // Passed on by hand: copied whole, an answer is read before all of it is written out.
+        if let Err(error) = followed {
+            self.release(id);
+            return Err(error);
+        }
+        Ok(())
     }
 
     /// Every other case: words that do not allow the claim are locked and asked about, and

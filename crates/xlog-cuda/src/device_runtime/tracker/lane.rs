@@ -80,6 +80,8 @@ pub(crate) struct Submit {
     clock_len: usize,
     /// It changed since the last event.
     joined: bool,
+    /// Room for the clock of an event that is waited for.
+    pub(crate) source_clock: Vec<u64>,
 }
 
 impl Lane {
@@ -97,6 +99,7 @@ impl Lane {
             submit: Mutex::new(Submit {
                 next_probe: PROBE_AT,
                 clock: vec![0; lanes],
+                source_clock: vec![0; lanes],
                 ..Submit::default()
             }),
             trail: TinyLock::new(Trail::default()),

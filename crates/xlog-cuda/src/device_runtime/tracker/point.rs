@@ -67,6 +67,12 @@ impl PointSet {
         self.all &= point.0;
     }
 
+    /// The one point they all are.
+    #[inline(always)]
+    pub(crate) fn the_same(self) -> Option<Point> {
+        (self.any == self.all).then_some(Point(self.any))
+    }
+
     /// Whether every point is of `lane`; true of none.
     #[inline(always)]
     pub(crate) fn are_all_of(self, lane: usize) -> bool {
@@ -131,6 +137,13 @@ mod tests {
         assert!(of(&[], 3) && of(&[(3, 1), (3, 900)], 3) && of(&[(0, 7)], 0));
         assert!(!of(&[(3, 1), (1, 900)], 3) && !of(&[(3, 1), (2, 1)], 2) && !of(&[(0, 7)], 1));
         assert!(!of(&[(1, 5), (2, 5)], 3), "1 and 2 together are not 3");
+        let (mut set, one, other) = (PointSet::default(), Point::new(2, 9), Point::new(2, 8));
+        assert_eq!(set.the_same(), None, "none is not one");
+        set.add(one);
+        set.add(one);
+        assert_eq!(set.the_same(), Some(one));
+        set.add(other);
+        assert_eq!(set.the_same(), None);
     }
 
     #[test]

@@ -18,11 +18,30 @@ struct Entry {
     clock: Row,
 }
 
-/// Where a clock is kept: its first word, counted from the beginning of time, and how many.
+/// Where a clock is kept: its first word, counted from the beginning of time, and how many there
+/// are. One word itself, so that it is never copied in halves.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-struct Row {
-    start: u64,
-    len: usize,
+struct Row(u64);
+
+/// A clock has at most `MAX_LANES` words.
+const LEN_BITS: u32 = 6;
+
+impl Row {
+    #[inline]
+    fn new(start: u64, len: usize) -> Self {
+        debug_assert!(len < 1 << LEN_BITS);
+        Self(start << LEN_BITS | len as u64)
+    }
+
+    #[inline]
+    fn start(self) -> u64 {
+        self.0 >> LEN_BITS
+    }
+
+    #[inline]
+    fn len(self) -> usize {
+        (self.0 & ((1 << LEN_BITS) - 1)) as usize
+    }
 }
 
 /// What waiting for an entry of a trail needs.
@@ -57,20 +76,21 @@ impl Trail {
     pub(crate) fn push_clock(&mut self, clock: &[u64]) {
         if self.entries.back().is_none_or(|entry| entry.clock != self.current) {
             // No event names the newest row: the new one takes its place.
-            self.words.truncate((self.current.start - self.first_word) as usize);
+            self.words.truncate((self.current.start() - self.first_word) as usize);
         }
         let start = self.first_word + self.words.len() as u64;
         self.words.extend(clock);
-        self.current = Row { start, len: clock.len() };
+        self.current = Row::new(start, clock.len());
     }
 
     /// The first event at or after `tick`, with the clock it was recorded under.
     pub(crate) fn find(&self, tick: u64, clock: &mut [u64]) -> Option<Found> {
         let entry = self.entries.get(self.index_of(tick))?;
-        let row = (entry.clock.start - self.first_word) as usize;
-        let words = self.words.range(row..row + entry.clock.len).copied();
-        // Lanes that came later were not followed yet.
-        clock.iter_mut().zip(words.chain(std::iter::repeat(0))).for_each(|(to, from)| *to = from);
+        let row = (entry.clock.start() - self.first_word) as usize;
+        for (lane, to) in clock.iter_mut().enumerate() {
+            // Lanes that came later were not followed yet.
+            *to = if lane < entry.clock.len() { self.words[row + lane] } else { 0 };
+        }
         Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
     }
 
@@ -98,8 +118,8 @@ impl Trail {
         let done = self.entries.partition_point(|entry| entry.tick <= tick);
         recycled.extend(self.entries.drain(..done).map(|entry| entry.event));
         let oldest = self.entries.front().map_or(self.current, |entry| entry.clock);
-        self.words.drain(..(oldest.start - self.first_word) as usize);
-        self.first_word = oldest.start;
+        self.words.drain(..(oldest.start() - self.first_word) as usize);
+        self.first_word = oldest.start();
     }
 }
 

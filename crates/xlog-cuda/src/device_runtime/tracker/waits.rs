@@ -3,11 +3,10 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use xlog_driver::RawStream;
 
 use super::{
     UseTracker,
-    lane::{Lane, Submit},
+    lane::Lane,
     point::{Frontier, Point},
     slot::Follows,
     trail::{Found, RecordedEvent},
@@ -31,13 +30,13 @@ impl UseTracker {
     /// The lane's submit lock is held throughout, so that two threads on one stream do not queue
     /// the same wait twice, and the clock says "followed" only once the wait stands in the stream.
     pub(super) fn queue_waits(&self, lane: &Lane, needed: &Frontier) -> ResourceResult<()> {
+        if let [point] = *needed.points() {
+            return self.queue_wait(lane, point);
+        }
         let device = self.device();
         let raw = lane.raw(device)?;
         let view = self.view(lane);
         let mut submit = lane.submit();
-        if let [point] = *needed.points() {
-            return self.queue_one(lane, raw, &mut submit, point);
-        }
         let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
         for &point in needed.points() {
             // Another thread may have queued the wait since the point was found.
@@ -62,23 +61,26 @@ impl UseTracker {
     }
 
     /// The same for a single point, the commonest case.
-    #[inline]
-    fn queue_one(
-        &self,
-        lane: &Lane,
-        raw: RawStream,
-        submit: &mut Submit,
-        point: Point,
-    ) -> ResourceResult<()> {
+    pub(super) fn queue_wait(&self, lane: &Lane, point: Point) -> ResourceResult<()> {
         if self.view(lane).follows(point) {
             return Ok(());
         }
-        let mut clock = Clock::from_elem(0, self.lanes_used());
-        let Some(found) = self.find_event(point, &mut clock) else { return self.settle(point) };
+        let raw = lane.raw(self.device())?;
+        let mut submit = lane.submit();
+        // Another thread may have queued the wait since.
+        if self.view(lane).follows(point) {
+            return Ok(());
+        }
+        let lanes = self.lanes_used();
+        let Some(found) = self.find_event(point, &mut submit.source_clock[..lanes]) else {
+            return self.settle(point);
+        };
         let device = self.device();
         // SAFETY: the event is held by `found`, the stream by the tracker.
         device.note(unsafe { device.driver().wait_event(raw, found.event.raw) })?;
-        lane.join(submit, point.lane(), found.tick, &clock);
+        let clock = std::mem::take(&mut submit.source_clock);
+        lane.join(&mut submit, point.lane(), found.tick, &clock[..lanes]);
+        submit.source_clock = clock;
         Ok(())
     }
 
