@@ -10,6 +10,7 @@ mod idle_driver;
 mod lab;
 mod measure;
 mod pairs;
+mod quiet_core;
 mod reads;
 mod report;
 mod task_bench;
@@ -18,8 +19,9 @@ mod threads;
 use std::sync::Arc;
 
 use clap::Args;
+use xlog_driver::DeviceKind;
 
-use self::{lab::Lab, report::Report};
+use self::{lab::Lab, quiet_core::QuietCore, report::Report};
 use crate::{
     Failure,
     device::{DeviceChoice, label},
@@ -46,31 +48,50 @@ pub(crate) struct LaunchOptions {
 type Group = fn(&Lab, &mut Report) -> Result<(), Failure>;
 
 /// Every pattern, by the name it reports.
-const GROUPS: &[(&str, Group)] = &[
-    ("bookkeeping", bookkeeping::run),
-    ("single-stream", pairs::single_stream),
-    ("one-of-several", pairs::one_of_several),
-    ("ping-pong", pairs::ping_pong),
-    ("fan", fan::run),
-    ("many-reads", reads::run),
-    ("task-bench", task_bench::run),
-    ("threads", threads::run),
+const GROUPS: &[(&str, Where, Group)] = &[
+    ("bookkeeping", Where::OneCore, bookkeeping::run),
+    ("single-stream", Where::OneCoreBesideGpu, pairs::single_stream),
+    ("one-of-several", Where::OneCoreBesideGpu, pairs::one_of_several),
+    ("ping-pong", Where::OneCoreBesideGpu, pairs::ping_pong),
+    ("fan", Where::OneCoreBesideGpu, fan::run),
+    ("many-reads", Where::OneCoreBesideGpu, reads::run),
+    ("task-bench", Where::OneCoreBesideGpu, task_bench::run),
+    ("threads", Where::AllCores, threads::run),
 ];
+
+/// Where a group of patterns runs.
+#[derive(Clone, Copy)]
+enum Where {
+    /// On the quietest core.
+    OneCore,
+    /// There too on a GPU. The host device's streams are threads of their own, and a thread takes
+    /// the place of the one that makes it.
+    OneCoreBesideGpu,
+    /// Wherever its threads are put.
+    AllCores,
+}
 
 /// Runs the launch benchmark.
 pub(crate) fn run_launch(options: &LaunchOptions) -> Result<(), Failure> {
     let only = options.only.as_deref();
     let chosen: Vec<_> =
-        GROUPS.iter().filter(|(name, _)| only.is_none_or(|only| name.contains(only))).collect();
+        GROUPS.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only))).collect();
     if chosen.is_empty() {
-        let names: Vec<_> = GROUPS.iter().map(|(name, _)| *name).collect();
+        let names: Vec<_> = GROUPS.iter().map(|(name, ..)| *name).collect();
         Err(format!("no pattern has that in its name; there are: {}", names.join(", ")))?;
     }
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);
     measure::wake_up(options.quick);
-    for (_, group) in chosen {
+    for (_, place, group) in chosen {
+        // Looked for again each time: who is busy changes.
+        let one_core = match place {
+            Where::OneCore => true,
+            Where::OneCoreBesideGpu => device.info().kind == DeviceKind::Cuda,
+            Where::AllCores => false,
+        };
+        let _quiet = one_core.then(|| QuietCore::find(options.quick));
         // A lab of its own for each: how many streams a pool has decides what is measured.
         group(&Lab::new(Arc::clone(&device), options.quick), &mut report)?;
     }
