@@ -259,27 +259,26 @@ impl LaunchRecorder {
         let core = runtime.core();
         core.check().map_err(as_preflight_refusal)?;
         let enqueue = self.as_enqueue(core);
-        self.phase = match core.direct_tracker() {
-            Some(tracker) => {
-                let claimed = enqueue.claim(tracker, OnConflict::Refuse);
-                let (lane, ticket) = claimed.map_err(as_preflight_refusal)?;
-                let lane = lane.index() as u32;
-                Phase::Claimed { runtime: core.number, tracker: tracker.number(), lane, ticket }
-            }
-            None => {
-                let prepared = enqueue.prepare_in_stack(OnConflict::Refuse);
-                let Prepared { lane, ticket, .. } = prepared.map_err(as_preflight_refusal)?;
-                let (runtime, lane) = (Arc::clone(core), lane.index() as u32);
-                Phase::InStack { runtime, lane, ticket }
-            }
+        let Some(tracker) = core.direct_tracker() else {
+            let prepared = enqueue.prepare_in_stack(OnConflict::Refuse);
+            let Prepared { lane, ticket, .. } = prepared.map_err(as_preflight_refusal)?;
+            let (runtime, lane) = (Arc::clone(core), lane.index() as u32);
+            self.phase = Phase::InStack { runtime, lane, ticket };
+            return Ok(());
         };
+        let (lane, ticket) = match enqueue.claim(tracker, OnConflict::Refuse) {
+            Ok((lane, ticket)) => (lane.index() as u32, ticket),
+            Err(error) => return Err(as_preflight_refusal(error)),
+        };
+        let (runtime, tracker) = (core.number, tracker.number());
+        self.phase = Phase::Claimed { runtime, tracker, lane, ticket };
         Ok(())
     }
 
     /// Publishes the uses of work that was enqueued since the preflight. A refusal here comes too
     /// late to stop that work, so every tracked use is published all the same, by waiting for the
     /// stream if there is no other way.
-    #[inline]
+    #[inline(never)]
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         match self.phase {
             Phase::Claimed { runtime: mine, lane, ticket, .. }
