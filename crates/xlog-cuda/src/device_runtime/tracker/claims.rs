@@ -49,6 +49,8 @@ impl Holder {
 pub(crate) struct TicketId {
     desk: DeskId,
     number: u32,
+    /// The point that wrote all of the launch's blocks last, if it is one and was looked for.
+    pub(super) written_at: Point,
 }
 
 /// What to do when another launch holds a claim that conflicts.
@@ -82,8 +84,8 @@ enum Stop {
 enum Quick {
     /// Nothing counts yet.
     No,
-    /// Claimed, and nothing to wait for.
-    Ready,
+    /// Claimed, and nothing to wait for; the point that wrote all blocks last, if it is one.
+    Ready(Point),
     /// Claimed; all that is before it is this point.
     Behind(Point),
     /// Claimed; there may be something to wait for.
@@ -113,10 +115,13 @@ impl UseTracker {
         let desk = self.desk(holder.desk);
         let Some((number, ticket)) = desk.idle_ticket() else { return Err(no_room()) };
         ticket.open(holder.stream, holder.place);
-        let id = TicketId { desk: holder.desk, number };
+        let mut id = TicketId { desk: holder.desk, number, written_at: Point::default() };
         let quick = self.claim_quickly(uses, (desk, id), ticket, lane);
         // The claims came after the first look: a release that missed them is seen by this one.
-        if quick == Quick::Ready && lane.stream() == Some(holder.stream) {
+        if let Quick::Ready(written_at) = quick
+            && lane.stream() == Some(holder.stream)
+        {
+            id.written_at = written_at;
             return Ok((lane, id));
         }
         let asked = Asked { uses, holder, ordinal, plan, on_conflict };
@@ -163,7 +168,7 @@ impl UseTracker {
         if !allowed {
             Quick::No
         } else if last_writes.are_all_of(lane) && readers & !(1 << lane) == 0 {
-            Quick::Ready
+            Quick::Ready(last_writes.the_same().unwrap_or_default())
         } else {
             match last_writes.the_same() {
                 Some(point) if readers == 0 => Quick::Behind(point),

@@ -142,12 +142,15 @@ impl UseTracker {
     /// held, and points of this lane come in order.
     #[inline]
     fn publish(&self, launch: &Launch<'_>, point: Point, alone: bool) {
+        // With one stream the point stays the same: a write there covers all that is before it,
+        // and is all that a later use has to follow.
+        if alone && launch.ticket.written_at == point {
+            return;
+        }
         let lane = launch.lane;
         for one in launch.uses {
             let Some(slot) = self.slots.get(one.slot.0) else { continue };
             if alone && slot.last_write() == point {
-                // With one stream the point stays the same: a write there covers all that is
-                // before it, and is all that a later use has to follow.
                 continue;
             }
             if one.access.writes() {
