@@ -19,7 +19,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let fresh = || {
         let driver = IdleDriver(HostDriver::new(0));
         let device = Arc::new(CudaDevice::with_driver(Arc::new(driver)));
-        Lab { idle: true, ..Lab::new(device, lab.quick) }
+        Lab { idle: true, ..Lab::new(device, Arc::clone(&lab.core), lab.quick) }
     };
     let idle = fresh();
     for touch in Touch::BOTH {

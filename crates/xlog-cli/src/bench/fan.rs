@@ -52,7 +52,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     };
     let effort = Effort { batch: 22 * (READERS + 1), ..Effort::new(lab.quick) };
     let (timings, launches) =
-        alternate(effort, &mut [&mut raw, &mut recorded], || Ok(lab.settle()?))?;
+        alternate(&lab.core, effort, &mut [&mut raw, &mut recorded], || Ok(lab.settle()?))?;
     let after = lab.pool.stats();
     write.verify(launches / (READERS as u64 + 1))?;
     raw_write.verify(launches / (READERS as u64 + 1))?;
@@ -69,6 +69,8 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         above_raw_ns: Some(timings[1].above_first),
         records_per_launch: (after.records - before.records) as f64 / launches,
         waits_per_launch: (after.waits - before.waits) as f64 / launches,
+        rounds: timings[1].rounds,
+        rounds_left_out: timings[1].left_out,
         memory_growth_bytes: None,
     });
     Ok(())

@@ -13,6 +13,7 @@ use xlog_cuda::{
 };
 use xlog_driver::{Arguments, Driver, DriverResult, KernelDefinition, RawEvent, RawStream};
 
+use super::quiet_core::QuietCore;
 use crate::Failure;
 
 /// Everything a pattern needs.
@@ -23,6 +24,8 @@ pub(super) struct Lab {
     pub(super) runtime: Arc<XlogDeviceRuntime>,
     pub(super) manager: GpuMemoryManager,
     pub(super) quick: bool,
+    /// Where the measuring thread runs.
+    pub(super) core: Arc<QuietCore>,
     /// Launches do nothing here, so that nothing they leave behind can be checked.
     pub(super) idle: bool,
 }
@@ -69,7 +72,7 @@ pub(super) struct Subject {
 }
 
 impl Lab {
-    pub(super) fn new(device: Arc<CudaDevice>, quick: bool) -> Self {
+    pub(super) fn new(device: Arc<CudaDevice>, core: Arc<QuietCore>, quick: bool) -> Self {
         let pool = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
         let ordinal = device.info().ordinal;
         let resource = AsyncCudaResource::new(Arc::clone(&device), ordinal, Arc::clone(&pool));
@@ -84,7 +87,7 @@ impl Lab {
             MemoryBudget::unlimited(),
             Arc::clone(&runtime),
         );
-        Self { device, pool, runtime, manager, quick, idle: false }
+        Self { device, pool, runtime, manager, quick, core, idle: false }
     }
 
     /// That many more streams.

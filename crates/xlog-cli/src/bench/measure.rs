@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::quiet_core::{Ear, QuietCore};
 use crate::Failure;
 
 /// How much is measured.
@@ -29,37 +30,48 @@ pub(super) struct Timing {
     pub(super) ns: f64,
     /// Median of the differences to the first way, round by round.
     pub(super) above_first: f64,
+    /// Rounds that count, and rounds left out because the core was not quiet.
+    pub(super) rounds: usize,
+    pub(super) left_out: usize,
 }
 
 /// Times every way, batch by batch in turn; `settle` runs after each batch, untimed. Returns the
 /// timings and how many operations each way did in all.
 pub(super) fn alternate(
+    core: &QuietCore,
     effort: Effort,
     ways: &mut [Way<'_>],
     mut settle: impl FnMut() -> Result<(), Failure>,
 ) -> Result<(Vec<Timing>, u64), Failure> {
-    // Warm-up: modules, event pools and caches. A lane's event pool fills over 512 launches.
-    let warm_up = 4;
-    let mut rounds: Vec<Vec<f64>> = Vec::with_capacity(effort.rounds);
-    for round in 0..effort.rounds + warm_up {
+    let mut run = 0;
+    let mut round = |ear: Option<&Ear<'_>>| -> Result<Vec<f64>, Failure> {
+        run += 1;
         let mut times = Vec::with_capacity(ways.len());
         for way in &mut *ways {
             let start = Instant::now();
             way(effort.batch)?;
             times.push(start.elapsed().as_nanos() as f64 / effort.batch as f64);
             settle()?;
+            if let Some(ear) = ear {
+                ear.listen();
+            }
         }
-        if round >= warm_up {
-            rounds.push(times);
-        }
+        Ok(times)
+    };
+    // Warm-up: modules, event pools and caches. A lane's event pool fills over 512 launches.
+    for _ in 0..4 {
+        round(None)?;
     }
+    let rounds = core.rounds(effort.rounds, |ear| round(Some(ear)))?;
     let timings = (0..ways.len())
         .map(|way| Timing {
-            ns: median(rounds.iter().map(|times| times[way]).collect()),
-            above_first: median(rounds.iter().map(|times| times[way] - times[0]).collect()),
+            ns: median(rounds.kept.iter().map(|times| times[way]).collect()),
+            above_first: median(rounds.kept.iter().map(|times| times[way] - times[0]).collect()),
+            rounds: rounds.kept.len(),
+            left_out: rounds.left_out,
         })
         .collect();
-    Ok((timings, ((effort.rounds + warm_up) * effort.batch) as u64))
+    Ok((timings, (run * effort.batch) as u64))
 }
 
 /// Keeps this core busy for a while: one that comes from idling takes that long to reach its speed,
@@ -95,7 +107,8 @@ mod tests {
         };
         let effort = Effort { rounds: 2, batch: 3 };
         let (timings, operations) =
-            alternate(effort, &mut [&mut first, &mut second], || Ok(())).expect("no failures");
+            alternate(&QuietCore::anywhere(), effort, &mut [&mut first, &mut second], || Ok(()))
+                .expect("no failures");
         assert_eq!((timings.len(), operations), (2, 18), "six rounds of three, each way");
         assert_eq!(order.borrow().len(), 12);
         assert!(order.borrow().chunks(2).all(|pair| pair == [('a', 3), ('b', 3)]));

@@ -91,9 +91,10 @@ pub(crate) fn run_launch(options: &LaunchOptions) -> Result<(), Failure> {
             Where::OneCoreBesideGpu => device.info().kind == DeviceKind::Cuda,
             Where::AllCores => false,
         };
-        let _quiet = one_core.then(|| QuietCore::find(options.quick));
+        let core = if one_core { QuietCore::find() } else { QuietCore::anywhere() };
         // A lab of its own for each: how many streams a pool has decides what is measured.
-        group(&Lab::new(Arc::clone(&device), options.quick), &mut report)?;
+        let lab = Lab::new(Arc::clone(&device), Arc::new(core), options.quick);
+        group(&lab, &mut report)?;
     }
     report.close();
     Ok(())

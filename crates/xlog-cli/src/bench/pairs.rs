@@ -106,7 +106,7 @@ pub(super) fn measure(
     let effort = Effort::new(lab.quick);
     let ways: &mut [super::measure::Way<'_>] =
         &mut [&mut raw, &mut driver, &mut recorder, &mut builder];
-    let (timings, launches) = alternate(effort, ways, || Ok(lab.settle()?))?;
+    let (timings, launches) = alternate(&lab.core, effort, ways, || Ok(lab.settle()?))?;
     let after = lab.pool.stats();
     if !lab.idle {
         subject.verify(2 * launches)?;
@@ -129,6 +129,8 @@ pub(super) fn measure(
             above_raw_ns: Some(timing.above_first),
             records_per_launch: (after.records - before.records) as f64 / recorded,
             waits_per_launch: (after.waits - before.waits) as f64 / recorded,
+            rounds: timing.rounds,
+            rounds_left_out: timing.left_out,
             memory_growth_bytes: None,
         });
     }

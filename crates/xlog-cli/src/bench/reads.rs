@@ -7,6 +7,7 @@ use super::{
     lab::{Lab, Touch},
     measure::median,
     pairs::{launch_built, launch_raw},
+    quiet_core::Ear,
     report::{Report, Row},
 };
 use crate::Failure;
@@ -14,6 +15,8 @@ use xlog_cuda::{LaunchDims, launch::LaunchBuilder};
 
 const READS: usize = 100_000;
 const ROUNDS: usize = 5;
+/// Reads between the last look at the core and the write.
+const LAST_READS: usize = 300;
 
 /// Reads on one stream, the write on another.
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
@@ -25,59 +28,56 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let raw_streams = lab.raw_streams(2)?;
     let events = lab.raw_events(2)?;
     let raw_subject = lab.subject(Touch::Write, 1)?;
+    let mut rounds_run = 0;
     let raw_read = lab.subject(Touch::Read, 1)?;
-    let (mut raw, mut driver, mut recorded) = (Vec::new(), Vec::new(), Vec::new());
-    let mut growth = 0;
-    let mut launches = 0;
-    let mut before = lab.pool.stats();
-    // The first round warms up: event pools and caches reach their size.
-    for round in 0..=ROUNDS {
-        let memory = resident_bytes();
-        if round == 1 {
-            before = lab.pool.stats();
-            launches = 0;
-        }
-        for _ in 0..reads {
+    let mut round = |ear: &Ear<'_>| -> Result<Round, Failure> {
+        let (memory, before) = (resident_bytes(), lab.pool.stats());
+        let mut read_recorded = || {
             LaunchBuilder::new(&lab.runtime, &read, reader)
                 .input(&subject.blocks[0])
                 .launch(LaunchDims::linear(1, 1))?;
-        }
-        let start = Instant::now();
-        launch_built(lab, &subject, writer)?;
-        let took = start.elapsed().as_nanos() as f64;
-        launches += reads + 1;
+            Ok(())
+        };
+        let recorded =
+            after_reads(reads, ear, &mut read_recorded, || launch_built(lab, &subject, writer))?;
+        let after = lab.pool.stats();
         lab.settle()?;
         // The same with nothing recorded: as many launches in flight, then one on another stream.
-        for _ in 0..reads {
-            launch_raw(lab, &raw_read, raw_streams[0])?;
-        }
-        let start = Instant::now();
-        launch_raw(lab, &raw_subject, raw_streams[1])?;
-        let took_raw = start.elapsed().as_nanos() as f64;
+        let mut read_raw = || launch_raw(lab, &raw_read, raw_streams[0]);
+        let raw = after_reads(reads, ear, &mut read_raw, || {
+            launch_raw(lab, &raw_subject, raw_streams[1])
+        })?;
         lab.settle()?;
         // And with the events written by hand: an event a read, one wait, one more event.
-        for _ in 0..reads {
+        let mut read_driver = || {
             launch_raw(lab, &raw_read, raw_streams[0])?;
-            events.record(raw_streams[0], 0)?;
-        }
-        let start = Instant::now();
-        events.wait(raw_streams[1], 0)?;
-        launch_raw(lab, &raw_subject, raw_streams[1])?;
-        events.record(raw_streams[1], 1)?;
-        let took_driver = start.elapsed().as_nanos() as f64;
+            Ok(events.record(raw_streams[0], 0)?)
+        };
+        let driver = after_reads(reads, ear, &mut read_driver, || {
+            events.wait(raw_streams[1], 0)?;
+            launch_raw(lab, &raw_subject, raw_streams[1])?;
+            Ok(events.record(raw_streams[1], 1)?)
+        })?;
         lab.settle()?;
-        if round > 0 {
-            recorded.push(took);
-            raw.push(took_raw);
-            driver.push(took_driver);
-            growth = growth.max(resident_bytes() - memory);
-        }
-    }
-    let after = lab.pool.stats();
-    subject.verify(ROUNDS as u64 + 1)?;
-    raw_subject.verify(2 * (ROUNDS as u64 + 1))?;
-    for (form, times, growth) in [("driver", driver, None), ("builder", recorded, Some(growth))] {
-        let differences = times.iter().zip(&raw).map(|(time, raw)| time - raw).collect();
+        rounds_run += 1;
+        let (records, waits) = (after.records - before.records, after.waits - before.waits);
+        Ok(Round { recorded, raw, driver, growth: resident_bytes() - memory, records, waits })
+    };
+    // The first round warms up: event pools and caches reach their size.
+    lab.core.rounds(1, &mut round)?;
+    let rounds = lab.core.rounds(ROUNDS, round)?;
+    subject.verify(rounds_run)?;
+    raw_subject.verify(2 * rounds_run)?;
+    let of = |value: fn(&Round) -> f64| median(rounds.kept.iter().map(value).collect());
+    let launches = reads as f64 + 1.0;
+    let growth = rounds.kept.iter().map(|round| round.growth).max();
+    let (of_driver, of_builder) = (
+        (of(|round| round.driver), of(|round| round.driver - round.raw)),
+        (of(|round| round.recorded), of(|round| round.recorded - round.raw)),
+    );
+    for (form, (ns, above), growth) in
+        [("driver", of_driver, None), ("builder", of_builder, growth)]
+    {
         report.add(&Row {
             pattern: "many-reads".into(),
             form,
@@ -85,15 +85,49 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
             blocks: 1,
             streams: streams.len(),
             threads: 1,
-            raw_ns: Some(median(raw.clone())),
-            recorded_ns: median(times),
-            above_raw_ns: Some(median(differences)),
-            records_per_launch: (after.records - before.records) as f64 / launches as f64,
-            waits_per_launch: (after.waits - before.waits) as f64 / launches as f64,
+            raw_ns: Some(of(|round| round.raw)),
+            recorded_ns: ns,
+            above_raw_ns: Some(above),
+            records_per_launch: of(|round| round.records as f64) / launches,
+            waits_per_launch: of(|round| round.waits as f64) / launches,
+            rounds: rounds.kept.len(),
+            rounds_left_out: rounds.left_out,
             memory_growth_bytes: growth,
         });
     }
     Ok(())
+}
+
+/// What one round found out.
+struct Round {
+    /// Nanoseconds the write took, each way.
+    recorded: f64,
+    raw: f64,
+    driver: f64,
+    growth: i64,
+    records: u64,
+    waits: u64,
+}
+
+/// Times a write behind that many reads.
+fn after_reads(
+    reads: usize,
+    ear: &Ear<'_>,
+    read: &mut dyn FnMut() -> Result<(), Failure>,
+    write: impl FnOnce() -> Result<(), Failure>,
+) -> Result<f64, Failure> {
+    for left in (0..reads).rev() {
+        read()?;
+        // Not just before the write: the reads shall be in flight when it comes.
+        if left == LAST_READS {
+            ear.listen();
+        }
+    }
+    let start = Instant::now();
+    write()?;
+    let took = start.elapsed().as_nanos() as f64;
+    ear.listen();
+    Ok(took)
 }
 
 /// Memory the process holds, where `/proc` tells; 0 elsewhere.

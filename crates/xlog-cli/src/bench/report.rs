@@ -19,6 +19,9 @@ pub(super) struct Row {
     pub(super) above_raw_ns: Option<f64>,
     pub(super) records_per_launch: f64,
     pub(super) waits_per_launch: f64,
+    /// Rounds that count, and rounds left out because somebody else used the core.
+    pub(super) rounds: usize,
+    pub(super) rounds_left_out: usize,
     /// Growth of the process's memory over the pattern, where that is the point.
     pub(super) memory_growth_bytes: Option<i64>,
 }
@@ -29,11 +32,12 @@ pub(super) struct Report {
     device: String,
     json: bool,
     rows: usize,
+    left_out: usize,
 }
 
 impl Report {
     pub(super) fn new(device: String, json: bool) -> Self {
-        Self { device, json, rows: 0 }
+        Self { device, json, rows: 0, left_out: 0 }
     }
 
     pub(super) fn open(&self, name: &str) {
@@ -59,6 +63,7 @@ impl Report {
 
     pub(super) fn add(&mut self, row: &Row) {
         self.rows += 1;
+        self.left_out += row.rounds_left_out;
         if self.json {
             let object = json!({
                 "bench": "launch",
@@ -74,6 +79,8 @@ impl Report {
                 "above_raw_ns": row.above_raw_ns,
                 "records_per_launch": row.records_per_launch,
                 "waits_per_launch": row.waits_per_launch,
+                "rounds": row.rounds,
+                "rounds_left_out": row.rounds_left_out,
                 "memory_growth_bytes": row.memory_growth_bytes,
             });
             crate::say!("{object}");
@@ -102,6 +109,12 @@ impl Report {
     pub(super) fn close(&self) {
         if !self.json {
             crate::say!("\n{} rows, every result verified", self.rows);
+            if self.left_out > 0 {
+                crate::say!(
+                    "{} rounds were left out: somebody else used the core meanwhile",
+                    self.left_out
+                );
+            }
         }
     }
 }

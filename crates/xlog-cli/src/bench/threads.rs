@@ -81,6 +81,8 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
             above_raw_ns: Some(median(differences)),
             records_per_launch: (after.records - before.records) as f64 / launches,
             waits_per_launch: (after.waits - before.waits) as f64 / launches,
+            rounds,
+            rounds_left_out: 0,
             memory_growth_bytes: None,
         });
     }
