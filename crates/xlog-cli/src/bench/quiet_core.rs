@@ -10,7 +10,7 @@ use std::{
     cell::Cell,
     hint::black_box,
     sync::atomic::{AtomicU64, Ordering},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 use crate::Failure;
@@ -18,8 +18,8 @@ use crate::Failure;
 /// How much slower than ever a core may be and still count as quiet.
 const TOLERANCE: f64 = 1.12;
 
-/// Rounds run at most, for each that is asked for.
-const MOST: usize = 6;
+/// How long a quiet core is waited for; a round that is under way ends first.
+const PATIENCE: Duration = Duration::from_millis(1_500);
 
 /// Keeps the calling thread on a quiet core until it is dropped.
 #[derive(Debug)]
@@ -103,18 +103,21 @@ impl QuietCore {
         took as f64 <= self.fastest.load(Ordering::Relaxed) as f64 * TOLERANCE
     }
 
-    /// Runs `round` until `wanted` of them were quiet, or there is no hope for that: then all count
-    /// that were run.
+    /// Runs `round` until `wanted` of them were quiet, or that took too long: then those count that
+    /// were, or all if there are hardly any. It runs `wanted` of them in any case.
     pub(super) fn rounds<T>(
         &self,
         wanted: usize,
         mut round: impl FnMut(&Ear<'_>) -> Result<T, Failure>,
     ) -> Result<Rounds<T>, Failure> {
         let (mut kept, mut loud) = (Vec::with_capacity(wanted), Vec::new());
-        while kept.len() < wanted && kept.len() + loud.len() < wanted * MOST {
+        let start = Instant::now();
+        while kept.len() < wanted
+            && (start.elapsed() < PATIENCE || kept.len() + loud.len() < wanted)
+        {
             let ear = Ear { core: self, quiet: Cell::new(true) };
             ear.listen();
-            if !ear.quiet.get() {
+            if !ear.quiet.get() && start.elapsed() < PATIENCE {
                 self.settle();
                 // What this core's caches lack is nobody's fault: this round never counts.
                 round(&ear)?;
@@ -231,10 +234,11 @@ mod tests {
         let mut rounds = 0;
         let loud = core.rounds(3, |_| {
             rounds += 1;
+            std::thread::sleep(PATIENCE / 8);
             Ok(rounds)
         });
         let loud = loud.expect("no failures");
-        assert_eq!((loud.kept.len(), loud.left_out), (3 * MOST, 0), "there is nothing else");
+        assert!(loud.kept.len() >= 3 && loud.left_out == 0, "there is nothing else");
         let anywhere = QuietCore::anywhere();
         let all = anywhere.rounds(3, |_| Ok(())).expect("no failures");
         assert_eq!((all.kept.len(), all.left_out), (3, 0));
