@@ -50,7 +50,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         }
         Ok(())
     };
-    let effort = Effort { batch: 22 * (READERS + 1), ..Effort::new(lab.quick) };
+    let effort = Effort { batch: 8 * (READERS + 1), ..Effort::new(lab.quick) };
     let (timings, launches) =
         alternate(&lab.core, effort, &mut [&mut raw, &mut recorded], || Ok(lab.settle()?))?;
     let after = lab.pool.stats();

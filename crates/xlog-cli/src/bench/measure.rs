@@ -10,15 +10,19 @@ use crate::Failure;
 pub(super) struct Effort {
     /// Timed rounds; every way runs one batch in each.
     pub(super) rounds: usize,
-    /// Operations in a batch: few enough that the device's queue never fills.
+    /// Operations in a batch: few enough that the device's queue never fills, and that a core is
+    /// quiet for as long as that.
     pub(super) batch: usize,
 }
 
 impl Effort {
     pub(super) const fn new(quick: bool) -> Self {
-        Self { rounds: if quick { 7 } else { 101 }, batch: 200 }
+        Self { rounds: if quick { 7 } else { 301 }, batch: 64 }
     }
 }
+
+/// Rounds before the first that counts.
+const WARM_UP: usize = 12;
 
 /// One way of doing it: does that many operations.
 pub(super) type Way<'w> = &'w mut dyn FnMut(usize) -> Result<(), Failure>;
@@ -59,7 +63,7 @@ pub(super) fn alternate(
         Ok(times)
     };
     // Warm-up: modules, event pools and caches. A lane's event pool fills over 512 launches.
-    for _ in 0..4 {
+    for _ in 0..WARM_UP {
         round(None)?;
     }
     let rounds = core.rounds(effort.rounds, |ear| round(Some(ear)))?;
@@ -109,8 +113,9 @@ mod tests {
         let (timings, operations) =
             alternate(&QuietCore::anywhere(), effort, &mut [&mut first, &mut second], || Ok(()))
                 .expect("no failures");
-        assert_eq!((timings.len(), operations), (2, 18), "six rounds of three, each way");
-        assert_eq!(order.borrow().len(), 12);
+        let rounds = WARM_UP + 2;
+        assert_eq!((timings.len(), operations), (2, 3 * rounds as u64), "each way");
+        assert_eq!(order.borrow().len(), 2 * rounds);
         assert!(order.borrow().chunks(2).all(|pair| pair == [('a', 3), ('b', 3)]));
         assert_eq!(timings[0].above_first, 0.0);
         assert_eq!(median(vec![3.0, 1.0, 2.0]), 2.0);

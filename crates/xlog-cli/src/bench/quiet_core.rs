@@ -16,7 +16,10 @@ use std::{
 use crate::Failure;
 
 /// How much slower than ever a core may be and still count as quiet.
-const TOLERANCE: f64 = 1.12;
+const TOLERANCE: f64 = 1.25;
+
+/// Quiet rounds that are enough, if there are no more.
+const ENOUGH: usize = 25;
 
 /// How long a quiet core is waited for; a round that is under way ends first.
 const PATIENCE: Duration = Duration::from_millis(1_500);
@@ -128,7 +131,7 @@ impl QuietCore {
             ear.listen();
             if ear.quiet.get() { &mut kept } else { &mut loud }.push(value);
         }
-        if kept.len() < wanted.div_ceil(4) {
+        if kept.len() < wanted.div_ceil(4).min(ENOUGH) {
             kept.append(&mut loud);
         }
         Ok(Rounds { kept, left_out: loud.len() })
