@@ -26,6 +26,7 @@ mod accounts;
 mod async_cuda;
 mod direct;
 mod error;
+mod forward;
 mod resource;
 mod runtime;
 mod stream_pool;

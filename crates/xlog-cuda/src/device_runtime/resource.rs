@@ -2,6 +2,7 @@
 
 use super::{
     AllocTag, BlockId, BlockUse, DeviceBlock, ResourceError, ResourceResult, StreamId, UseTracker,
+    forward::forward,
 };
 use xlog_core::Access;
 
@@ -116,62 +117,10 @@ pub trait DeviceMemoryResource: Send + Sync {
 
 /// A shared resource is a resource: whoever keeps the other handle can ask it about itself.
 impl<R: DeviceMemoryResource + ?Sized> DeviceMemoryResource for std::sync::Arc<R> {
-    fn allocate(
-        &self,
-        bytes: usize,
-        stream: StreamId,
-        tag: AllocTag,
-    ) -> ResourceResult<DeviceBlock> {
-        (**self).allocate(bytes, stream, tag)
-    }
-    fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
-        (**self).deallocate(block)
-    }
-    fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
-        (**self).try_deallocate(block)
-    }
-    fn device_ordinal(&self) -> u32 {
-        (**self).device_ordinal()
-    }
-    fn bytes_outstanding(&self) -> usize {
-        (**self).bytes_outstanding()
-    }
-    fn reap_pending(&self) -> ResourceResult<()> {
-        (**self).reap_pending()
-    }
-    fn try_reap(&self) -> ResourceResult<()> {
-        (**self).try_reap()
-    }
-    fn supports_block_use_tracking(&self) -> bool {
-        (**self).supports_block_use_tracking()
-    }
-    fn prepare_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        (**self).prepare_block_use(block, stream, access)
-    }
-    fn finish_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        (**self).finish_block_use(block, stream, access)
-    }
-    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
-        (**self).record_block_use(block, stream)
-    }
-    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        (**self).prepare_uses(uses, stream)
-    }
-    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        (**self).finish_uses(uses, stream)
-    }
-    fn direct_tracker(&self) -> Option<&UseTracker> {
-        (**self).direct_tracker()
+    forward! {
+        this => (**this);
+        allocate, deallocate, try_deallocate, device_ordinal, bytes_outstanding, reap_pending,
+        try_reap, uses,
     }
 }
 
