@@ -27,8 +27,11 @@ use crate::CudaDevice;
 /// Alignment of every block, as the driver promises it.
 const ALIGNMENT: usize = 256;
 
-/// Numbers for resources.
-static OWNERS: AtomicU64 = AtomicU64::new(1);
+/// A number that no other resource has.
+pub(super) fn next_owner() -> u64 {
+    static OWNERS: AtomicU64 = AtomicU64::new(1);
+    OWNERS.fetch_add(1, Ordering::Relaxed)
+}
 
 /// The driver's stream-ordered allocator, with every use of every block tracked.
 pub struct AsyncCudaResource {
@@ -60,7 +63,7 @@ impl AsyncCudaResource {
         let lanes = stream_pool.tracker().lanes().len();
         Self {
             core: Arc::new(Core {
-                owner: OWNERS.fetch_add(1, Ordering::Relaxed),
+                owner: next_owner(),
                 device,
                 ordinal,
                 pool: stream_pool,

@@ -281,6 +281,13 @@ impl Desk {
                 .all(|other| self.tickets.get(other).is_none_or(Ticket::is_idle))
     }
 
+    /// Whether no launch is open here.
+    #[inline]
+    pub(crate) fn is_idle(&self) -> bool {
+        let used = self.used.load(Ordering::Relaxed);
+        (0..used).all(|number| self.tickets.get(number).is_none_or(Ticket::is_idle))
+    }
+
     /// A full fence: every store before it is visible to all before any load after it.
     #[inline]
     pub(crate) fn fence(&self) {

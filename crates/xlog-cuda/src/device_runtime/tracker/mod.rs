@@ -14,6 +14,7 @@
 //! slot's word, the rest of a slot, a lane's trail. Only the first two are held over driver calls,
 //! and a thread that waits for one of them would wait in the driver otherwise (see [`lane`]).
 
+mod carve;
 mod chunked;
 mod claims;
 mod desk;
@@ -33,6 +34,15 @@ use std::sync::{
 use parking_lot::Mutex;
 use xlog_driver::RawStream;
 
+pub(crate) use self::{
+    carve::SetAside,
+    claims::{Holder, OnConflict, TicketId},
+    lane::Lane,
+    point::{MAX_LANES, Point},
+    slot::{OnRelease, Tenant},
+    trail::RecordedEvent,
+    uses::{Launch, foreign_device},
+};
 use self::{
     chunked::Chunked,
     claims::ClaimWaiters,
@@ -41,14 +51,6 @@ use self::{
     point::Frontier,
     slot::{Follows, Rest, Slot},
     table::SlotTable,
-};
-pub(crate) use self::{
-    claims::{Holder, OnConflict, TicketId},
-    lane::Lane,
-    point::{MAX_LANES, Point},
-    slot::OnRelease,
-    trail::RecordedEvent,
-    uses::{Launch, foreign_device},
 };
 use super::{
     BlockId, DeviceBlock, Generation, ResourceError, ResourceResult, StreamId, vocabulary::SlotHint,
@@ -91,6 +93,13 @@ pub(crate) struct Retired {
     /// A use of it could be neither recorded nor waited for.
     pub(crate) unprotected: bool,
     outstanding: Frontier,
+}
+
+impl Retired {
+    /// The block's slot.
+    pub(crate) fn slot(&self) -> u32 {
+        self.number
+    }
 }
 
 /// What a tracker holds and has done: for tests, benchmarks and reports.
@@ -272,8 +281,8 @@ impl UseTracker {
     ) -> ResourceResult<Generation> {
         let (number, slot) = self.slots.take().ok_or("no room for another block's identity")?;
         let generation = Generation::next();
-        let rest = Rest { bytes, owner, home: home.index(), ..Rest::default() };
-        slot.occupy(generation, ptr, birth, rest);
+        let tenant = Tenant { owner, home: home.index(), place: 0 };
+        slot.occupy(generation, ptr, birth, tenant, Rest { bytes, ..Rest::default() });
         self.slots.insert(ptr, number);
         Ok(generation)
     }
@@ -309,8 +318,7 @@ impl UseTracker {
         let Some((number, slot)) = self.find_block(block, SlotHint::NONE) else {
             return Err(stale);
         };
-        let is_block =
-            || slot.owns(block.ptr, block.generation) && slot.with_rest(|rest| rest.owner == owner);
+        let is_block = || slot.owns(block.ptr, block.generation) && slot.tenant().owner == owner;
         match self.close_slot(number, slot, is_block) {
             None => Err(stale),
             Some(false) => Ok(Some(self.retired_at(number, slot, block.ptr))),
@@ -348,7 +356,7 @@ impl UseTracker {
             number,
             ptr,
             bytes: rest.bytes,
-            home: rest.home,
+            home: slot.tenant().home,
             unprotected: rest.unprotected,
             outstanding,
         })
@@ -363,7 +371,7 @@ impl UseTracker {
     /// A retired block lives on: its free failed, and its owner has it back.
     pub(crate) fn unretire(&self, retired: &Retired) {
         if let Some(slot) = self.slots.get(retired.number) {
-            slot.unlock(slot::Word::Slow);
+            slot.change(slot::Word::Slow);
         }
     }
 

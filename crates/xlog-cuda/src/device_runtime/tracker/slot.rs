@@ -19,7 +19,7 @@
 //! So a program with one thread never exchanges an atomic for a block, and threads that read the
 //! same blocks write no memory the others read.
 
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
 
 use parking_lot::Mutex;
 use xlog_core::Access;
@@ -88,6 +88,12 @@ pub(crate) struct Slot {
     /// Bit `l`: lane `l` has read the block since, under a claim, at the tick its table says. The
     /// highest bit: there is something in `rest` that a use has to look at.
     readers: AtomicU64,
+    /// The resource the block belongs to.
+    owner: AtomicU64,
+    /// The lane it was allocated on.
+    home: AtomicU32,
+    /// Where its owner keeps it: the owner's business.
+    place: AtomicU32,
     rest: Mutex<Rest>,
 }
 
@@ -106,10 +112,17 @@ pub(crate) struct Rest {
     pub(crate) unprotected: bool,
     /// Bytes granted.
     pub(crate) bytes: usize,
-    /// The lane the block was born on.
-    pub(crate) home: usize,
+}
+
+/// Who has a block, and where.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Tenant {
     /// The resource it belongs to.
     pub(crate) owner: u64,
+    /// The lane it was allocated on.
+    pub(crate) home: usize,
+    /// Where its owner keeps it.
+    pub(crate) place: u32,
 }
 
 /// Keeps one point a lane, the latest.
@@ -122,20 +135,97 @@ pub(crate) fn keep_latest(points: &mut Vec<Point>, point: Point) {
 
 impl Slot {
     /// Makes the slot a block's, born at `birth`, biased to the thread that allocates it.
-    pub(crate) fn occupy(&self, generation: Generation, ptr: u64, birth: Point, rest: Rest) {
-        *self.rest.lock() = rest;
+    pub(crate) fn occupy(
+        &self,
+        generation: Generation,
+        ptr: u64,
+        birth: Point,
+        tenant: Tenant,
+        rest: Rest,
+    ) {
         self.readers.store(0, Ordering::Relaxed);
         self.last_write.store(birth.pack(), Ordering::Relaxed);
         self.ptr.store(ptr, Ordering::Relaxed);
+        self.owner.store(tenant.owner, Ordering::Relaxed);
+        self.place.store(tenant.place, Ordering::Relaxed);
+        self.set_home(tenant.home);
+        self.with_rest(|old| *old = rest);
+        self.renew(generation);
+    }
+
+    /// Makes the slot that of a range nobody has yet: out of use until it is renewed.
+    pub(crate) fn reserve(&self, ptr: u64, uses: &[Point], tenant: Tenant, bytes: usize) {
+        let (first, others) = uses.split_first().map_or((Point::default(), uses), |(f, o)| (*f, o));
+        self.generation.store(0, Ordering::Relaxed);
+        self.readers.store(0, Ordering::Relaxed);
+        self.last_write.store(first.pack(), Ordering::Relaxed);
+        self.ptr.store(ptr, Ordering::Relaxed);
+        self.owner.store(tenant.owner, Ordering::Relaxed);
+        self.place.store(tenant.place, Ordering::Relaxed);
+        self.set_home(tenant.home);
+        let rest = Rest { bytes, bare_writes: others.to_vec(), ..Rest::default() };
+        self.with_rest(|old| *old = rest);
+        self.change(Word::Retired);
+    }
+
+    /// Makes what is in the slot another block: same address, same uses to follow, a new name.
+    #[inline]
+    pub(crate) fn renew(&self, generation: Generation) {
         self.generation.store(generation.0, Ordering::Release);
-        self.unlock(Word::Biased(DeskId::current()));
+        self.change(Word::Biased(DeskId::current()));
     }
 
     /// Makes the slot nobody's.
     pub(crate) fn vacate(&self) {
         self.generation.store(0, Ordering::Relaxed);
         *self.rest.lock() = Rest::default();
-        self.unlock(Word::Vacant);
+        self.change(Word::Vacant);
+    }
+
+    /// Changes the word of a slot that nobody can claim. Somebody with a stale handle may have
+    /// locked it for a moment, and must not put the old word back over the new one.
+    #[inline]
+    pub(crate) fn change(&self, to: Word) {
+        let (mut word, mut looks) = (self.word.load(Ordering::Relaxed), 0);
+        loop {
+            if word == Word::Locked.pack() {
+                looks += 1;
+                pause(looks);
+                word = self.word.load(Ordering::Relaxed);
+                continue;
+            }
+            let order = (Ordering::AcqRel, Ordering::Relaxed);
+            match self.word.compare_exchange(word, to.pack(), order.0, order.1) {
+                Ok(_) => return,
+                Err(now) => word = now,
+            }
+        }
+    }
+
+    /// Takes the block out of use if its word says that only `desk` can have claims on it.
+    #[inline]
+    pub(crate) fn retire_biased(&self, desk: DeskId) -> bool {
+        let (biased, retired) = (Word::Biased(desk).pack(), Word::Retired.pack());
+        let order = (Ordering::AcqRel, Ordering::Relaxed);
+        self.word.compare_exchange(biased, retired, order.0, order.1).is_ok()
+    }
+
+    pub(crate) fn ptr(&self) -> u64 {
+        self.ptr.load(Ordering::Relaxed)
+    }
+
+    #[inline]
+    pub(crate) fn tenant(&self) -> Tenant {
+        Tenant {
+            owner: self.owner.load(Ordering::Relaxed),
+            home: self.home.load(Ordering::Relaxed) as usize,
+            place: self.place.load(Ordering::Relaxed),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn set_home(&self, lane: usize) {
+        self.home.store(lane as u32, Ordering::Relaxed);
     }
 
     #[inline]

@@ -301,7 +301,7 @@ impl UseTracker {
 }
 
 /// The numbers of the bits that are set.
-fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros();
         (bit < 64).then(|| {

@@ -1,0 +1,288 @@
+//! The memory that one stream's allocations come from first.
+//!
+//! Blocks that came back wait in *bins*, one for each size class, last in first out, with their
+//! slots: the next request of that class on that stream takes the last one as it is. What is in no
+//! bin is in the *ranges*. Bins are emptied into the ranges when the arena would grow otherwise.
+
+use std::collections::BTreeMap;
+
+use super::{
+    class::{CLASSES, Class},
+    ranges::{Cut, Ranges, Uses},
+};
+use crate::device_runtime::{
+    DeviceBlock, ResourceResult, UseTracker,
+    tracker::{Lane, SetAside, Tenant},
+};
+
+/// Blocks of a bin that are looked at for one that needs no wait.
+const LOOKS: usize = 8;
+
+/// Small blocks are cut several at once, this much memory at a time.
+const RUN: usize = 64 << 10;
+
+/// A free block in a bin: its slot remembers the uses that its memory follows.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Chunk {
+    pub(super) ptr: u64,
+    pub(super) slot: u32,
+}
+
+/// A large block of the resource below.
+#[derive(Debug)]
+pub(super) struct Slab {
+    pub(super) block: DeviceBlock,
+    /// Its entry in the tracker's books, if that knows it.
+    pub(super) aside: Option<SetAside>,
+}
+
+/// What a stack of free memory may hand out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Take {
+    /// Memory that needs no wait.
+    Ready,
+    /// Any memory.
+    Any,
+}
+
+/// One arena. Its lock is held over no driver call.
+#[derive(Debug)]
+pub(super) struct Arena {
+    index: usize,
+    owner: u64,
+    bins: Vec<Vec<Chunk>>,
+    /// Bytes in bins.
+    cached: usize,
+    ranges: Ranges,
+    slabs: BTreeMap<u64, Slab>,
+    slab_bytes: usize,
+    live_bytes: usize,
+    live_blocks: usize,
+}
+
+/// How full an arena is.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Fill {
+    pub(super) slabs: usize,
+    pub(super) slab_bytes: usize,
+    pub(super) live_bytes: usize,
+    pub(super) live_blocks: usize,
+    pub(super) cached: usize,
+    pub(super) ranges: usize,
+    pub(super) largest: usize,
+}
+
+impl Arena {
+    pub(super) fn new(index: usize, owner: u64) -> Self {
+        Self {
+            index,
+            owner,
+            bins: Vec::new(),
+            cached: 0,
+            ranges: Ranges::default(),
+            slabs: BTreeMap::new(),
+            slab_bytes: 0,
+            live_bytes: 0,
+            live_blocks: 0,
+        }
+    }
+
+    pub(super) fn fill(&self) -> Fill {
+        Fill {
+            slabs: self.slabs.len(),
+            slab_bytes: self.slab_bytes,
+            live_bytes: self.live_bytes,
+            live_blocks: self.live_blocks,
+            cached: self.cached,
+            ranges: self.ranges.count(),
+            largest: self.ranges.largest(),
+        }
+    }
+
+    pub(super) fn live_bytes(&self) -> usize {
+        self.live_bytes
+    }
+
+    pub(super) fn cached(&self) -> usize {
+        self.cached
+    }
+
+    /// A block of the bin that `lane` can use as it is.
+    #[inline]
+    pub(super) fn pop_ready(
+        &mut self,
+        class: Class,
+        tracker: &UseTracker,
+        lane: &Lane,
+    ) -> Option<Chunk> {
+        let bin = self.bins.get_mut(usize::from(class.0))?;
+        let chunk = match bin.last() {
+            Some(last) if tracker.follows_slot(last.slot, lane) => bin.pop()?,
+            Some(_) => {
+                let rest = bin.len() - 1;
+                let ready = |chunk: &Chunk| tracker.follows_slot(chunk.slot, lane);
+                let found = bin[..rest].iter().rev().take(LOOKS).position(ready)?;
+                bin.swap_remove(rest - 1 - found)
+            }
+            None => return None,
+        };
+        self.count_taken(class);
+        Some(chunk)
+    }
+
+    /// The same, whatever it has to wait for.
+    fn pop_any(&mut self, class: Class) -> Option<Chunk> {
+        let chunk = self.bins.get_mut(usize::from(class.0))?.pop()?;
+        self.count_taken(class);
+        Some(chunk)
+    }
+
+    #[inline]
+    fn count_taken(&mut self, class: Class) {
+        self.cached -= class.bytes();
+        self.live_bytes += class.bytes();
+        self.live_blocks += 1;
+    }
+
+    /// Takes a block back into its bin.
+    #[inline]
+    pub(super) fn push(&mut self, class: Class, chunk: Chunk) {
+        self.live_bytes -= class.bytes();
+        self.live_blocks -= 1;
+        self.cached += class.bytes();
+        match self.bins.get_mut(usize::from(class.0)) {
+            Some(bin) => bin.push(chunk),
+            None => self.push_first(class, chunk),
+        }
+    }
+
+    #[cold]
+    fn push_first(&mut self, class: Class, chunk: Chunk) {
+        self.bins.resize_with(CLASSES, Vec::new);
+        self.bins[usize::from(class.0)].push(chunk);
+    }
+
+    /// A block from a bin or from the ranges.
+    pub(super) fn take(
+        &mut self,
+        class: Class,
+        take: Take,
+        tracker: &UseTracker,
+        lane: &Lane,
+    ) -> ResourceResult<Option<Chunk>> {
+        if let Some(chunk) = self.pop_ready(class, tracker, lane) {
+            return Ok(Some(chunk));
+        }
+        let ready = |uses: &[_]| tracker.follows_points(uses, lane);
+        let bytes = class.bytes();
+        // Several small ones at once, while that is free.
+        let run = (RUN / bytes).max(1) * bytes;
+        let cut = self.ranges.cut(run, false, ready).map(|cut| (cut, run)).or_else(|| {
+            let cut = self.ranges.cut(bytes, false, ready)?;
+            Some((cut, bytes))
+        });
+        if let Some((cut, run)) = cut {
+            return self.carve(class, cut, run, tracker).map(Some);
+        }
+        if take == Take::Ready {
+            return Ok(None);
+        }
+        if let Some(chunk) = self.pop_any(class) {
+            return Ok(Some(chunk));
+        }
+        match self.ranges.cut(bytes, true, ready) {
+            Some(cut) => self.carve(class, cut, bytes, tracker).map(Some),
+            None => Ok(None),
+        }
+    }
+
+    /// Makes blocks of `run` bytes that were cut: the first is the answer, the others go into the
+    /// bin.
+    fn carve(
+        &mut self,
+        class: Class,
+        mut cut: Cut,
+        run: usize,
+        tracker: &UseTracker,
+    ) -> ResourceResult<Chunk> {
+        let bytes = class.bytes();
+        let place = (self.index as u32) << 16 | u32::from(class.0);
+        let tenant = Tenant { owner: self.owner, home: self.index, place };
+        let mut first = None;
+        for left in (0..run / bytes).rev() {
+            let part = if left == 0 {
+                std::mem::replace(&mut cut, Cut::empty())
+            } else {
+                cut.split_off_front(bytes)
+            };
+            let carved = tracker.carve((part.ptr, bytes), tenant, &part.uses());
+            let chunk = match carved {
+                Ok(slot) => Chunk { ptr: part.ptr, slot },
+                Err(error) => {
+                    self.ranges.put_back(part);
+                    self.ranges.put_back(cut);
+                    return first.ok_or(error);
+                }
+            };
+            // Counted as if it had been in use: pushing makes it free.
+            self.live_bytes += bytes;
+            self.live_blocks += 1;
+            match first {
+                None => first = Some(chunk),
+                Some(_) => self.push(class, chunk),
+            }
+        }
+        first.ok_or_else(|| "a run without a block".into())
+    }
+
+    /// Empties the bins into the ranges, where neighbours join.
+    pub(super) fn flush(&mut self, tracker: &UseTracker) {
+        for class in 0..self.bins.len() {
+            let bytes = Class(class as u16).bytes();
+            for chunk in std::mem::take(&mut self.bins[class]) {
+                if tracker.is_unprotected(chunk.slot) {
+                    continue;
+                }
+                let uses = Uses::from_slice(tracker.dissolve(chunk.slot).points());
+                if let Some(slab) = self.slab_of(chunk.ptr) {
+                    self.ranges.add(chunk.ptr, bytes, slab, uses);
+                }
+            }
+        }
+        self.cached = 0;
+        self.ranges.forget(|point| tracker.is_done(point));
+    }
+
+    fn slab_of(&self, ptr: u64) -> Option<u64> {
+        self.slabs.range(..=ptr).next_back().map(|(base, _)| *base)
+    }
+
+    /// Adds a slab, all of it free behind `uses`.
+    pub(super) fn add_slab(&mut self, slab: Slab, uses: Uses) {
+        let (base, bytes) = (slab.block.ptr, slab.block.bytes);
+        self.slab_bytes += bytes;
+        self.slabs.insert(base, slab);
+        self.ranges.add(base, bytes, base, uses);
+    }
+
+    /// Takes out every slab of which nothing is in use, with the uses it follows.
+    pub(super) fn take_empty_slabs(&mut self, tracker: &UseTracker) -> Vec<(Slab, Uses)> {
+        self.flush(tracker);
+        let whole: Vec<(u64, Uses)> = self
+            .slabs
+            .iter()
+            .filter_map(|(base, slab)| {
+                let uses = self.ranges.take_whole(*base, slab.block.bytes)?;
+                Some((*base, uses))
+            })
+            .collect();
+        let mut taken = Vec::with_capacity(whole.len());
+        for (base, uses) in whole {
+            if let Some(slab) = self.slabs.remove(&base) {
+                self.slab_bytes -= slab.block.bytes;
+                taken.push((slab, uses));
+            }
+        }
+        taken
+    }
+}

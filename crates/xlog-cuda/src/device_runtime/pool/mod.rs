@@ -1,0 +1,604 @@
+//! Suballocation: large blocks of another resource, cut into the ones that programs use.
+//!
+//! Each stream has an *arena* of its own, so that threads on different streams do not meet. A
+//! request takes, in this order: memory of its own arena that needs no wait, memory of another
+//! arena that needs none, memory of its own arena behind the waits it needs, a new slab, and at
+//! last, when there is no more, any memory of any arena. The host waits only before a refusal.
+//!
+//! Ordering: freed memory remembers the uses it has to follow, in the tracker's own terms. A stream
+//! that follows them gets it as it is; for any other, exactly the missing waits are queued. The
+//! block that is cut from it inherits those uses (rule 7), so another stream's first use waits for
+//! them too, and for no "allocation".
+//!
+//! Validation: as everywhere, device, then stream, then (address, generation), before anything
+//! changes. Locks: an arena's, over no driver call and no call of the resource below.
+
+mod arena;
+mod class;
+mod options;
+mod ranges;
+
+use std::{
+    fmt,
+    sync::{
+        Arc,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use parking_lot::Mutex;
+
+pub use self::options::PoolOptions;
+use self::{
+    arena::{Arena, Chunk, Slab, Take},
+    class::{Class, GRAIN, class_of},
+    options::round,
+    ranges::Uses,
+};
+use super::{
+    Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
+    ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
+    async_cuda::{next_owner, zero_bytes},
+    tracker::{Lane, Retired, foreign_device, unknown_stream},
+};
+use crate::CudaDevice;
+
+/// Cuts blocks from large ones of another resource, and reuses them without asking the driver.
+///
+/// ```
+/// use std::sync::Arc;
+/// use xlog_cuda::{CudaDevice, device_runtime::*};
+///
+/// let device = Arc::new(CudaDevice::host());
+/// let streams = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+/// let driver = AsyncCudaResource::new(device, 0, Arc::clone(&streams));
+/// let pool = PoolResource::new(Box::new(driver), streams, PoolOptions::default());
+///
+/// let block = pool.allocate(1000, StreamId::DEFAULT, AllocTag("example"))?;
+/// assert_eq!((block.bytes, pool.report().live_bytes), (1024, 1024));
+/// pool.deallocate(block)?;
+/// assert_eq!(pool.report().slabs, 1); // kept for the next one
+/// pool.trim()?;
+/// assert_eq!(pool.report().slabs, 0);
+/// # Ok::<(), ResourceError>(())
+/// ```
+pub struct PoolResource {
+    core: Arc<Core>,
+}
+
+struct Core {
+    owner: u64,
+    device: Arc<CudaDevice>,
+    ordinal: u32,
+    /// Bytes of all slabs, those included that are being asked for.
+    reserved: AtomicUsize,
+    arenas: Box<[ArenaCell]>,
+    options: PoolOptions,
+    mismatch: Option<String>,
+    inner: Box<dyn DeviceMemoryResource + Send + Sync>,
+    pool: Arc<StreamPool>,
+}
+
+/// An arena on cache lines of its own.
+#[repr(align(128))]
+struct ArenaCell(Mutex<Arena>);
+
+/// How full a pool is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct PoolReport {
+    /// Blocks taken from the resource below.
+    pub slabs: usize,
+    /// Their bytes.
+    pub slab_bytes: usize,
+    /// Blocks in use.
+    pub live_blocks: usize,
+    /// Their bytes.
+    pub live_bytes: usize,
+    /// Free bytes that wait in bins, cut to size.
+    pub cached_bytes: usize,
+    /// Free bytes in all.
+    pub free_bytes: usize,
+    /// Free ranges, bins not counted.
+    pub free_ranges: usize,
+    /// The largest of them.
+    pub largest_free_range: usize,
+}
+
+impl PoolResource {
+    /// A pool over `inner`, for the streams of `streams`. Parts that do not belong together are
+    /// refused by every later call.
+    #[must_use]
+    pub fn new(
+        inner: Box<dyn DeviceMemoryResource + Send + Sync>,
+        streams: Arc<StreamPool>,
+        options: PoolOptions,
+    ) -> Self {
+        let device = Arc::clone(streams.device());
+        let ordinal = inner.device_ordinal();
+        let tracker = streams.tracker();
+        let other_pool =
+            inner.direct_tracker().is_some_and(|theirs| !std::ptr::eq(theirs, &**tracker));
+        let mismatch = super::async_cuda::mismatch(&device, ordinal, &streams).or_else(|| {
+            other_pool.then(|| "the resource works on another stream pool; share one".into())
+        });
+        let owner = next_owner();
+        let arenas = (0..tracker.lanes().len())
+            .map(|index| ArenaCell(Mutex::new(Arena::new(index, owner))))
+            .collect();
+        Self {
+            core: Arc::new(Core {
+                owner,
+                device,
+                ordinal,
+                reserved: AtomicUsize::new(0),
+                arenas,
+                options,
+                mismatch,
+                inner,
+                pool: streams,
+            }),
+        }
+    }
+
+    /// How full the pool is at this moment.
+    #[must_use]
+    pub fn report(&self) -> PoolReport {
+        let mut report = PoolReport::default();
+        for cell in &self.core.arenas {
+            let fill = cell.0.lock().fill();
+            report.slabs += fill.slabs;
+            report.slab_bytes += fill.slab_bytes;
+            report.live_blocks += fill.live_blocks;
+            report.live_bytes += fill.live_bytes;
+            report.cached_bytes += fill.cached;
+            report.free_bytes += fill.slab_bytes - fill.live_bytes;
+            report.free_ranges += fill.ranges;
+            report.largest_free_range = report.largest_free_range.max(fill.largest);
+        }
+        report
+    }
+
+    /// Gives every slab of which nothing is in use back to the resource below, behind the uses it
+    /// follows. The host does not wait for them; whether the bytes count as pending there until a
+    /// reap is for that resource to say.
+    pub fn trim(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.trim()
+    }
+
+    /// How the pool grows.
+    #[must_use]
+    pub fn options(&self) -> PoolOptions {
+        self.core.options
+    }
+
+    /// The resource below.
+    #[must_use]
+    pub fn inner(&self) -> &(dyn DeviceMemoryResource + Send + Sync) {
+        &*self.core.inner
+    }
+}
+
+impl Core {
+    #[inline]
+    fn tracker(&self) -> &UseTracker {
+        self.pool.tracker()
+    }
+
+    #[inline]
+    fn check(&self) -> ResourceResult<()> {
+        self.device.check_alive()?;
+        if self.mismatch.is_some() { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    #[cold]
+    fn refusal(&self) -> ResourceError {
+        ResourceError::Driver(self.mismatch.clone().unwrap_or_default().into())
+    }
+
+    /// A block for `lane`: the common case, a block of its own arena's bin that needs no wait.
+    #[inline]
+    fn take(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
+        let own = self.arenas[lane.index()].0.lock().pop_ready(class, self.tracker(), lane);
+        match own {
+            Some(chunk) => Ok(chunk),
+            None => self.take_elsewhere(class, lane),
+        }
+    }
+
+    #[inline(never)]
+    fn take_elsewhere(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
+        if let Some(chunk) = self.take_from(lane.index(), class, Take::Ready, lane)? {
+            return Ok(chunk);
+        }
+        if self.flush_own(class, lane)
+            && let Some(chunk) = self.take_from(lane.index(), class, Take::Ready, lane)?
+        {
+            return Ok(chunk);
+        }
+        for index in self.others(lane) {
+            if let Some(chunk) = self.take_from(index, class, Take::Ready, lane)? {
+                return Ok(chunk);
+            }
+        }
+        if let Some(chunk) = self.take_from(lane.index(), class, Take::Any, lane)? {
+            return Ok(chunk);
+        }
+        let refusal = match self.grow(class, lane) {
+            Ok(chunk) => return Ok(chunk),
+            Err(refusal) => refusal,
+        };
+        // There is no more: whatever is free anywhere will do, whole slabs given back included.
+        for index in std::iter::once(lane.index()).chain(self.others(lane)) {
+            self.arenas[index].0.lock().flush(self.tracker());
+            if let Some(chunk) = self.take_from(index, class, Take::Any, lane)? {
+                return Ok(chunk);
+            }
+        }
+        self.trim()?;
+        self.inner.reap_pending()?;
+        self.grow(class, lane).map_err(|_| refusal)
+    }
+
+    /// Every arena but `lane`'s own.
+    fn others(&self, lane: &Lane) -> impl Iterator<Item = usize> + use<> {
+        let own = lane.index();
+        (0..self.arenas.len()).filter(move |index| *index != own)
+    }
+
+    /// A block of one arena, with the waits it needs queued on `lane`.
+    fn take_from(
+        &self,
+        index: usize,
+        class: Class,
+        take: Take,
+        lane: &Lane,
+    ) -> ResourceResult<Option<Chunk>> {
+        let tracker = self.tracker();
+        let arena = &self.arenas[index].0;
+        let Some(chunk) = arena.lock().take(class, take, tracker, lane)? else { return Ok(None) };
+        if take == Take::Any
+            && let Err(error) = tracker.follow_slot(chunk.slot, lane)
+        {
+            arena.lock().push(class, chunk);
+            return Err(error);
+        }
+        Ok(Some(chunk))
+    }
+
+    /// Empties the bins of `lane`'s own arena if there is enough in them to be worth it.
+    fn flush_own(&self, class: Class, lane: &Lane) -> bool {
+        let mut arena = self.arenas[lane.index()].0.lock();
+        let worth_it = arena.cached() >= class.bytes().max(self.options.first_slab / 4);
+        if worth_it {
+            arena.flush(self.tracker());
+        }
+        worth_it
+    }
+
+    /// Takes another slab from the resource below, and a block from it.
+    #[cold]
+    fn grow(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
+        let needed = class.bytes();
+        let reserved = self.reserved.load(Ordering::Relaxed);
+        let wished = self.options.next_slab(reserved, needed);
+        match self.add_slab(wished, class, lane) {
+            // The least that will do, if that is less.
+            Err(_) if round(needed) < wished => self.add_slab(round(needed), class, lane),
+            answer => answer,
+        }
+    }
+
+    fn add_slab(&self, bytes: usize, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
+        self.reserve(bytes)?;
+        let slab = self.new_slab(bytes, lane).inspect_err(|_| self.unreserve(bytes))?;
+        let (slab, uses) = slab;
+        // What was granted may be more than what was asked for.
+        self.reserved.fetch_add(slab.block.bytes - bytes, Ordering::Relaxed);
+        let tracker = self.tracker();
+        let chunk = {
+            let mut arena = self.arenas[lane.index()].0.lock();
+            arena.add_slab(slab, uses);
+            arena.take(class, Take::Any, tracker, lane)?
+        };
+        let chunk = chunk.ok_or("a new slab too small for the block it was made for")?;
+        if let Err(error) = tracker.follow_slot(chunk.slot, lane) {
+            self.arenas[lane.index()].0.lock().push(class, chunk);
+            return Err(error);
+        }
+        Ok(chunk)
+    }
+
+    /// Counts bytes before they are asked for, so that threads together never pass the maximum.
+    fn reserve(&self, bytes: usize) -> ResourceResult<()> {
+        let maximum = self.options.maximum.unwrap_or(usize::MAX);
+        let add = |reserved: usize| reserved.checked_add(bytes).filter(|sum| *sum <= maximum);
+        match self.reserved.fetch_update(Ordering::Relaxed, Ordering::Relaxed, add) {
+            Ok(_) => Ok(()),
+            Err(reserved) => Err(ResourceError::OutOfBudget {
+                requested: bytes,
+                remaining: maximum.saturating_sub(reserved),
+            }),
+        }
+    }
+
+    fn unreserve(&self, bytes: usize) {
+        self.reserved.fetch_sub(bytes, Ordering::Relaxed);
+    }
+
+    /// A slab, and the uses that its memory follows: none but its own allocation.
+    fn new_slab(&self, bytes: usize, lane: &Lane) -> ResourceResult<(Slab, Uses)> {
+        let stream = lane.stream().ok_or("the stream was released meanwhile")?;
+        let tracker = self.tracker();
+        let mut block = self.inner.allocate(bytes, stream, AllocTag("pool"))?;
+        let aside = tracker.set_aside(BlockId::from_block(&block));
+        let uses = match &aside {
+            Some(aside) => {
+                block.alloc_stream = StreamId::DEFAULT;
+                Uses::from_slice(aside.birth.points())
+            }
+            // Nobody says when the memory is valid but that it is so behind this point.
+            None => {
+                let mut birth = Uses::new();
+                if let Err(error) = tracker.mark(lane, |point, _| birth.push(point)) {
+                    if let Err((block, lost)) = self.inner.try_deallocate(block) {
+                        log::error!("{} bytes leaked at {:#x}: {lost}", block.bytes, block.ptr);
+                    }
+                    return Err(error);
+                }
+                birth
+            }
+        };
+        Ok((Slab { block, aside }, uses))
+    }
+
+    fn trim(&self) -> ResourceResult<()> {
+        let mut answer = Ok(());
+        for cell in &self.arenas {
+            let empty = cell.0.lock().take_empty_slabs(self.tracker());
+            for (slab, uses) in empty {
+                let bytes = slab.block.bytes;
+                match self.give_back(slab, &uses) {
+                    Ok(()) => self.unreserve(bytes),
+                    Err((slab, error)) => {
+                        cell.0.lock().add_slab(slab, uses);
+                        answer = answer.and(Err(error));
+                    }
+                }
+            }
+        }
+        answer
+    }
+
+    /// Hands a slab to the resource below, behind `uses`.
+    fn give_back(&self, slab: Slab, uses: &Uses) -> Result<(), (Slab, ResourceError)> {
+        let tracker = self.tracker();
+        let Slab { block, aside } = slab;
+        match &aside {
+            Some(aside) => tracker.bring_back(aside, uses),
+            None => {
+                let lane = tracker.lane(block.alloc_stream);
+                let followed = match lane {
+                    Some(lane) => tracker.follow_points(uses, lane),
+                    None => self.device.synchronize(),
+                };
+                if let Err(error) = followed {
+                    return Err((Slab { block, aside }, error));
+                }
+            }
+        }
+        self.inner.try_deallocate(block).map_err(|(block, error)| {
+            let aside = aside.and_then(|_| tracker.set_aside(BlockId::from_block(&block)));
+            (Slab { block, aside }, error)
+        })
+    }
+
+    /// Checks device, then stream, then (address, generation), and takes the block back.
+    #[inline]
+    fn put_back(self: &Arc<Self>, block: &DeviceBlock) -> ResourceResult<()> {
+        self.check()?;
+        if block.device_ordinal != self.ordinal {
+            return Err(foreign_device(block.device_ordinal, self.ordinal));
+        }
+        let tracker = self.tracker();
+        if tracker.lane(block.alloc_stream).is_none() {
+            return Err(unknown_stream(block.alloc_stream));
+        }
+        let id = BlockId::from_block(block);
+        match tracker.retire_quickly(id, self.owner) {
+            Some((slot, tenant)) => {
+                let chunk = Chunk { ptr: block.ptr, slot };
+                self.store(chunk, tenant.place, tenant.home);
+                Ok(())
+            }
+            None => self.put_back_slowly(id),
+        }
+    }
+
+    #[inline(never)]
+    fn put_back_slowly(self: &Arc<Self>, id: BlockId) -> ResourceResult<()> {
+        let retired = self.tracker().retire(id, self.owner, || {
+            let core = Arc::clone(self);
+            Box::new(move || core.put_back_later(id.ptr))
+        })?;
+        match retired {
+            Some(retired) => self.store_retired(&retired),
+            None => Ok(()),
+        }
+    }
+
+    /// The free of a block that was claimed when it was handed back.
+    fn put_back_later(&self, ptr: u64) {
+        if let Some(retired) = self.tracker().retired(ptr)
+            && let Err(error) = self.store_retired(&retired)
+        {
+            log::error!("block leaked: {error}");
+        }
+    }
+
+    fn store_retired(&self, retired: &Retired) -> ResourceResult<()> {
+        let tracker = self.tracker();
+        if retired.unprotected {
+            tracker.count_leaked_block();
+            return Err(ResourceError::Driver(
+                format!(
+                    "the block at {:#x} had a use that could be neither recorded nor waited for; \
+                     it is never reused",
+                    retired.ptr
+                )
+                .into(),
+            ));
+        }
+        let slot = retired.slot();
+        let tenant = tracker.tenant_of(slot).ok_or("a block without a place")?;
+        self.store(Chunk { ptr: retired.ptr, slot }, tenant.place, tenant.home);
+        Ok(())
+    }
+
+    /// Puts a block that is out of use into its bin.
+    #[inline]
+    fn store(&self, chunk: Chunk, place: u32, home: usize) {
+        let class = Class(place as u16);
+        self.arenas[(place >> 16) as usize].0.lock().push(class, chunk);
+        self.tracker().lanes()[home].drop_blocks(1);
+    }
+}
+
+impl DeviceMemoryResource for PoolResource {
+    fn allocate(
+        &self,
+        bytes: usize,
+        stream: StreamId,
+        tag: AllocTag,
+    ) -> ResourceResult<DeviceBlock> {
+        let core = &*self.core;
+        core.check()?;
+        if bytes == 0 {
+            return Err(zero_bytes());
+        }
+        let Some(class) = class_of(bytes) else { return Err(too_large(bytes)) };
+        let tracker = core.tracker();
+        let lane = tracker.enter(stream)?;
+        // The hold comes before the second look: a release that missed it is seen by it.
+        lane.hold_block();
+        let taken = if lane.stream() == Some(stream) {
+            core.take(class, lane)
+        } else {
+            Err(unknown_stream(stream))
+        };
+        let chunk = match taken {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                lane.drop_blocks(1);
+                return Err(error);
+            }
+        };
+        Ok(DeviceBlock {
+            ptr: chunk.ptr,
+            device_ordinal: core.ordinal,
+            alloc_stream: stream,
+            bytes: class.bytes(),
+            align: GRAIN,
+            tag,
+            generation: tracker.renew(chunk.slot, lane),
+            state: BlockState::Live,
+        })
+    }
+
+    fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
+        self.core.put_back(&block)
+    }
+
+    fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
+        self.core.put_back(&block).map_err(|error| (block, error))
+    }
+
+    fn device_ordinal(&self) -> u32 {
+        self.core.ordinal
+    }
+
+    /// Bytes of blocks in use. What was freed can be had again at once, behind the waits it needs.
+    fn bytes_outstanding(&self) -> usize {
+        self.core.arenas.iter().map(|cell| cell.0.lock().live_bytes()).sum()
+    }
+
+    fn reap_pending(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.tracker().run_deferred_frees();
+        self.core.inner.reap_pending()
+    }
+
+    fn try_reap(&self) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.tracker().run_deferred_frees();
+        self.core.inner.try_reap()
+    }
+
+    fn supports_block_use_tracking(&self) -> bool {
+        true
+    }
+
+    fn prepare_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        self.prepare_uses(&[BlockUse::new(block, access)], stream)
+    }
+
+    fn finish_block_use(
+        &self,
+        block: BlockId,
+        stream: StreamId,
+        access: Access,
+    ) -> ResourceResult<()> {
+        self.finish_uses(&[BlockUse::new(block, access)], stream)
+    }
+
+    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
+        self.finish_block_use(BlockId::from_block(block), stream, Access::Read)
+    }
+
+    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.tracker().prepare(uses, stream, self.core.ordinal)
+    }
+
+    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
+        self.core.check()?;
+        self.core.tracker().finish(uses, stream, self.core.ordinal)
+    }
+
+    fn direct_tracker(&self) -> Option<&UseTracker> {
+        self.core.mismatch.is_none().then(|| self.core.tracker())
+    }
+}
+
+impl Drop for Core {
+    fn drop(&mut self) {
+        if let Err(error) = self.trim() {
+            log::warn!("a pool could not give everything back: {error}");
+        }
+        let live: usize = self.arenas.iter().map(|cell| cell.0.lock().live_bytes()).sum();
+        if live > 0 {
+            log::warn!("a pool is gone while {live} bytes of it are in use; they are leaked");
+        }
+    }
+}
+
+#[cold]
+fn too_large(bytes: usize) -> ResourceError {
+    ResourceError::Driver(format!("{bytes} bytes are more than any device has").into())
+}
+
+impl fmt::Debug for PoolResource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PoolResource")
+            .field("ordinal", &self.core.ordinal)
+            .field("options", &self.core.options)
+            .field("report", &self.report())
+            .finish_non_exhaustive()
+    }
+}
