@@ -29,6 +29,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("direct", resources::direct::CASES),
         ("decorators", resources::decorators::CASES),
         ("pool", resources::pool::CASES),
+        ("suballocation", resources::suballocation::CASES),
         ("facade", resources::facade::CASES),
         ("order", rules::order::CASES),
         ("economy", rules::economy::CASES),

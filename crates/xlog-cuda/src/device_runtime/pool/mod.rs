@@ -361,7 +361,8 @@ impl Core {
                 let bytes = slab.block.bytes;
                 match self.give_back(slab, &uses) {
                     Ok(()) => self.unreserve(bytes),
-                    Err((slab, error)) => {
+                    Err(kept) => {
+                        let (slab, error) = *kept;
                         cell.0.lock().add_slab(slab, uses);
                         answer = answer.and(Err(error));
                     }
@@ -371,8 +372,8 @@ impl Core {
         answer
     }
 
-    /// Hands a slab to the resource below, behind `uses`.
-    fn give_back(&self, slab: Slab, uses: &Uses) -> Result<(), (Slab, ResourceError)> {
+    /// Hands a slab to the resource below, behind `uses`; gives it back if that fails.
+    fn give_back(&self, slab: Slab, uses: &Uses) -> Result<(), Box<(Slab, ResourceError)>> {
         let tracker = self.tracker();
         let Slab { block, aside } = slab;
         match &aside {
@@ -384,13 +385,13 @@ impl Core {
                     None => self.device.synchronize(),
                 };
                 if let Err(error) = followed {
-                    return Err((Slab { block, aside }, error));
+                    return Err(Box::new((Slab { block, aside }, error)));
                 }
             }
         }
         self.inner.try_deallocate(block).map_err(|(block, error)| {
             let aside = aside.and_then(|_| tracker.set_aside(BlockId::from_block(&block)));
-            (Slab { block, aside }, error)
+            Box::new((Slab { block, aside }, error))
         })
     }
 

@@ -8,7 +8,7 @@
 use super::{
     Frontier, Lane, Point, SlotHint, UseTracker,
     desk::DeskId,
-    slot::{CROWDED, Follows, Tenant},
+    slot::{CROWDED, Follows, Slot, Tenant},
 };
 use crate::device_runtime::{BlockId, Generation, ResourceResult};
 
@@ -69,14 +69,13 @@ impl UseTracker {
             return true;
         }
         let view = self.view(lane);
-        view.follows(last_write) && (own || self.follows_readers(number, readers, lane))
+        view.follows(last_write) && (own || self.follows_readers(number, slot, lane))
     }
 
     #[cold]
-    fn follows_readers(&self, number: u32, readers: u64, lane: &Lane) -> bool {
-        let view = self.view(lane);
-        readers & CROWDED == 0
-            && super::uses::bits(readers).all(|of| view.follows(self.lanes[of].read_of(number)))
+    fn follows_readers(&self, number: u32, slot: &Slot, lane: &Lane) -> bool {
+        self.follows_points(self.outstanding(number, slot).points(), lane)
+            && !slot.with_rest(|rest| rest.unprotected)
     }
 
     /// Makes work on `lane` follow every use of a retired slot.

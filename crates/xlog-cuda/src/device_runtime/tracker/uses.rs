@@ -301,7 +301,7 @@ impl UseTracker {
 }
 
 /// The numbers of the bits that are set.
-pub(super) fn bits(mut word: u64) -> impl Iterator<Item = usize> {
+fn bits(mut word: u64) -> impl Iterator<Item = usize> {
     std::iter::from_fn(move || {
         let bit = word.trailing_zeros();
         (bit < 64).then(|| {

@@ -6,3 +6,4 @@ pub(super) mod decorators;
 pub(super) mod direct;
 pub(super) mod facade;
 pub(super) mod pool;
+pub(super) mod suballocation;
