@@ -24,6 +24,7 @@
 
 mod accounts;
 mod async_cuda;
+mod budget;
 mod direct;
 mod error;
 mod forward;
@@ -35,6 +36,7 @@ pub(crate) mod tracker;
 mod vocabulary;
 
 pub use async_cuda::AsyncCudaResource;
+pub use budget::{GlobalDeviceBudget, Reservation, Shortage};
 pub use direct::DirectCudaResource;
 pub use error::{ResourceError, ResourceResult};
 pub use pool::{PoolOptions, PoolReport, PoolResource};

@@ -30,6 +30,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("decorators", resources::decorators::CASES),
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
+        ("budget", resources::budget::CASES),
         ("facade", resources::facade::CASES),
         ("order", rules::order::CASES),
         ("economy", rules::economy::CASES),

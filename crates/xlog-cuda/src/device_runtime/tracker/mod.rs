@@ -162,6 +162,11 @@ impl UseTracker {
         &self.device
     }
 
+    /// Which of the two devices it is.
+    pub(crate) fn device_kind(&self) -> xlog_driver::DeviceKind {
+        self.device.info().kind
+    }
+
     pub(crate) fn shared_device(&self) -> &Arc<CudaDevice> {
         &self.device
     }
