@@ -46,6 +46,28 @@ pub enum ResourceError {
     DeviceLost,
 }
 
+impl ResourceError {
+    /// Whether there was not enough memory: a limit left too little, or the device had none. Once
+    /// something is freed, the same request may succeed.
+    ///
+    /// ```
+    /// use xlog_cuda::device_runtime::{DriverError, ResourceError};
+    ///
+    /// let full = DriverError::new("cuMemAllocAsync", DriverError::OUT_OF_MEMORY, "out of memory");
+    /// assert!(ResourceError::Driver(full).is_out_of_memory());
+    /// assert!(ResourceError::OutOfBudget { requested: 2, remaining: 1 }.is_out_of_memory());
+    /// assert!(!ResourceError::DeviceLost.is_out_of_memory());
+    /// ```
+    #[must_use]
+    pub fn is_out_of_memory(&self) -> bool {
+        match self {
+            Self::OutOfBudget { .. } => true,
+            Self::Driver(error) => error.is_out_of_memory(),
+            _ => false,
+        }
+    }
+}
+
 impl fmt::Display for ResourceError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

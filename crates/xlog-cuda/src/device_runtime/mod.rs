@@ -2,8 +2,10 @@
 //!
 //! A [`StreamPool`] holds the streams of one device and owns the books of who uses what. A
 //! [`DeviceMemoryResource`] hands out blocks; [`AsyncCudaResource`] in stream order, with their
-//! uses tracked, and [`DirectCudaResource`] plainly. [`XlogDeviceRuntime`] is the one value a
-//! program passes around.
+//! uses tracked, and [`DirectCudaResource`] plainly. Adaptors wrap either: [`StatisticsResource`]
+//! counts, [`TrackingResource`] knows who holds what, [`FailureCallbackResource`] asks for memory
+//! to be freed, and [`FaultInjectionResource`] fails on purpose. [`XlogDeviceRuntime`] is the one
+//! value a program passes around.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -23,6 +25,7 @@
 //! ```
 
 mod accounts;
+mod adaptors;
 mod async_cuda;
 mod budget;
 mod direct;
@@ -35,6 +38,10 @@ mod stream_pool;
 pub(crate) mod tracker;
 mod vocabulary;
 
+pub use adaptors::{
+    Counter, Failure, FailureCallbackResource, FaultInjectionResource, FaultPlan, Holding,
+    Operation, Statistics, StatisticsResource, TrackingResource,
+};
 pub use async_cuda::AsyncCudaResource;
 pub use budget::{GlobalDeviceBudget, Reservation, Shortage};
 pub use direct::DirectCudaResource;
