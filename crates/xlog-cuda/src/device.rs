@@ -13,7 +13,7 @@ use xlog_driver::{
     RawFunction, cuda::CudaDriver, host::HostDriver,
 };
 
-use crate::device_runtime::{ResourceError, ResourceResult};
+use crate::device_runtime::{DeviceStack, ResourceError, ResourceResult, ResourceStack};
 
 /// A device the runtime can drive: a GPU, or the host.
 ///
@@ -50,6 +50,26 @@ impl CudaDevice {
     #[must_use]
     pub fn auto() -> Self {
         Self::new(0).unwrap_or_else(|_| Self::host())
+    }
+
+    /// A runtime on this device over the stack for production: stream-ordered memory, the device's
+    /// budget, a pool, statistics. [`ResourceStack`] composes others.
+    ///
+    /// ```
+    /// use xlog_cuda::CudaDevice;
+    ///
+    /// let stack = CudaDevice::auto().into_stack()?;
+    /// let ones = stack.manager().alloc::<u32>(1024)?;
+    /// assert_eq!(ones.len(), 1024);
+    /// # Ok::<(), xlog_cuda::device_runtime::ResourceError>(())
+    /// ```
+    pub fn into_stack(self) -> ResourceResult<DeviceStack> {
+        ResourceStack::production(Arc::new(self))?.build()
+    }
+
+    /// The same over the stack for debugging.
+    pub fn into_debug_stack(self) -> ResourceResult<DeviceStack> {
+        ResourceStack::debugging(Arc::new(self)).build()
     }
 
     /// A device behind any driver that keeps the contract.

@@ -1,0 +1,180 @@
+//! Stacks of resources, composed in the order in which they stand.
+
+use std::sync::Arc;
+
+use xlog_core::MemoryBudget;
+
+use super::{
+    AsyncCudaResource, DeviceMemoryResource, DirectCudaResource, GlobalDeviceBudget, PoolOptions,
+    PoolResource, ResourceResult, StatisticsResource, StreamPool, TrackingResource,
+    XlogDeviceRuntime,
+};
+use crate::{CudaDevice, GpuMemoryManager};
+
+/// Composes a stack of resources, from the driver up: each call puts one more on top.
+///
+/// ```
+/// use std::sync::Arc;
+/// use xlog_cuda::{CudaDevice, device_runtime::*};
+///
+/// let device = Arc::new(CudaDevice::auto());
+/// let stack = ResourceStack::over_driver(device)
+///     .with_budget(1 << 30)
+///     .with_pool(PoolOptions::default())
+///     .with_statistics()
+///     .build()?;
+/// let block = stack.runtime.allocate(4096, StreamId::DEFAULT, AllocTag("example"))?;
+/// assert_eq!(stack.statistics.as_ref().map(|s| s.statistics().bytes.current), Some(4096));
+/// stack.runtime.deallocate(block)?;
+/// # Ok::<(), ResourceError>(())
+/// ```
+#[must_use = "nothing is made until build() is called"]
+pub struct ResourceStack {
+    device: Arc<CudaDevice>,
+    streams: Arc<StreamPool>,
+    top: Box<dyn DeviceMemoryResource + Send + Sync>,
+    parts: Parts,
+}
+
+/// Parts of a stack that answer questions of their own.
+#[derive(Debug, Default)]
+struct Parts {
+    budget: Option<Arc<GlobalDeviceBudget>>,
+    pool: Option<Arc<PoolResource>>,
+    statistics: Option<Arc<StatisticsResource>>,
+    tracking: Option<Arc<TrackingResource>>,
+}
+
+/// A runtime over a stack, and the parts of it that can be asked about themselves.
+#[derive(Debug)]
+#[non_exhaustive]
+pub struct DeviceStack {
+    /// The runtime.
+    pub runtime: Arc<XlogDeviceRuntime>,
+    /// The budget, if the stack has one.
+    pub budget: Option<Arc<GlobalDeviceBudget>>,
+    /// The pool, if the stack has one.
+    pub pool: Option<Arc<PoolResource>>,
+    /// The statistics, if the stack has any.
+    pub statistics: Option<Arc<StatisticsResource>>,
+    /// The list of who holds what, if the stack has one.
+    pub tracking: Option<Arc<TrackingResource>>,
+}
+
+impl ResourceStack {
+    /// Starts with the driver's stream-ordered allocator.
+    pub fn over_driver(device: Arc<CudaDevice>) -> Self {
+        let streams = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+        let (ordinal, pool) = (device.info().ordinal, Arc::clone(&streams));
+        let top = Box::new(AsyncCudaResource::new(Arc::clone(&device), ordinal, pool));
+        Self { device, streams, top, parts: Parts::default() }
+    }
+
+    /// Starts with the driver's plain allocator, which tracks no uses: for Compute Sanitizer.
+    pub fn over_plain_driver(device: Arc<CudaDevice>) -> Self {
+        let streams = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+        let top = Box::new(DirectCudaResource::new(Arc::clone(&device), device.info().ordinal));
+        Self { device, streams, top, parts: Parts::default() }
+    }
+
+    /// The stack for production: the stream-ordered allocator, the device's budget, a pool, and
+    /// statistics. The budget is all of the device's memory.
+    pub fn production(device: Arc<CudaDevice>) -> ResourceResult<Self> {
+        let limit = usize::try_from(device.memory()?.total).unwrap_or(usize::MAX);
+        let stack = Self::over_driver(device).with_budget(limit);
+        Ok(stack.with_pool(PoolOptions::default()).with_statistics())
+    }
+
+    /// The stack for debugging: every block a driver allocation of its own, every holder known.
+    pub fn debugging(device: Arc<CudaDevice>) -> Self {
+        Self::over_driver(device).with_statistics().with_tracking()
+    }
+
+    /// A limit that every stack of the device shares; see [`GlobalDeviceBudget::for_device`]. A
+    /// pool that is put on top later is trimmed before a request is refused.
+    pub fn with_budget(mut self, limit: usize) -> Self {
+        let budget = Arc::new(GlobalDeviceBudget::for_device(self.top, limit));
+        self.top = Box::new(Arc::clone(&budget));
+        self.parts.budget = Some(budget);
+        self
+    }
+
+    /// A pool.
+    pub fn with_pool(mut self, options: PoolOptions) -> Self {
+        let pool = Arc::new(PoolResource::new(self.top, Arc::clone(&self.streams), options));
+        if let Some(budget) = &self.parts.budget {
+            let pool = Arc::downgrade(&pool);
+            budget.trim_with(move || pool.upgrade().map_or(Ok(()), |pool| pool.trim()));
+        }
+        self.top = Box::new(Arc::clone(&pool));
+        self.parts.pool = Some(pool);
+        self
+    }
+
+    /// Statistics.
+    pub fn with_statistics(mut self) -> Self {
+        let statistics = Arc::new(StatisticsResource::new(self.top));
+        self.top = Box::new(Arc::clone(&statistics));
+        self.parts.statistics = Some(statistics);
+        self
+    }
+
+    /// A list of who holds what.
+    pub fn with_tracking(mut self) -> Self {
+        let tracking = Arc::new(TrackingResource::new(self.top));
+        self.top = Box::new(Arc::clone(&tracking));
+        self.parts.tracking = Some(tracking);
+        self
+    }
+
+    /// Any other adaptor.
+    pub fn with(
+        mut self,
+        adaptor: impl FnOnce(
+            Box<dyn DeviceMemoryResource + Send + Sync>,
+        ) -> Box<dyn DeviceMemoryResource + Send + Sync>,
+    ) -> Self {
+        self.top = adaptor(self.top);
+        self
+    }
+
+    /// The streams that the stack's memory is ordered by.
+    #[must_use]
+    pub fn streams(&self) -> &Arc<StreamPool> {
+        &self.streams
+    }
+
+    /// A runtime over all of it. Parts that do not belong together are refused.
+    pub fn build(self) -> ResourceResult<DeviceStack> {
+        let Self { device, streams, top, parts } = self;
+        let ordinal = device.info().ordinal;
+        let runtime = XlogDeviceRuntime::try_with_resource(device, ordinal, streams, top)?;
+        let Parts { budget, pool, statistics, tracking } = parts;
+        Ok(DeviceStack { runtime: Arc::new(runtime), budget, pool, statistics, tracking })
+    }
+}
+
+impl DeviceStack {
+    /// Typed memory from the stack.
+    #[must_use]
+    pub fn manager(&self) -> GpuMemoryManager {
+        let device = Arc::clone(self.runtime.device());
+        let runtime = Arc::clone(&self.runtime);
+        GpuMemoryManager::with_runtime(device, MemoryBudget::unlimited(), runtime)
+    }
+
+    /// The streams of the device.
+    #[must_use]
+    pub fn streams(&self) -> &Arc<StreamPool> {
+        self.runtime.stream_pool()
+    }
+}
+
+impl std::fmt::Debug for ResourceStack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ResourceStack")
+            .field("device", &self.device)
+            .field("parts", &self.parts)
+            .finish_non_exhaustive()
+    }
+}
