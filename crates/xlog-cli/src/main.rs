@@ -46,12 +46,15 @@ enum Command {
 enum Bench {
     /// The cost of a recorded launch above a raw one, and what events and waits it took
     Launch(bench::LaunchOptions),
+    /// The cost of an allocation and its free, through the default stack and by the driver alone
+    Alloc(bench::AllocOptions),
 }
 
 fn main() -> ExitCode {
     let answer = match Cli::parse().command {
         Command::Doctor { device } => doctor::run(&device),
         Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
+        Command::Bench(Bench::Alloc(options)) => bench::run_alloc(&options),
     };
     match answer {
         Ok(()) => ExitCode::SUCCESS,

@@ -4,6 +4,7 @@
 //! both; what is reported of the difference is the median of the paired differences. Every pattern
 //! also checks that its launches did what they should.
 
+mod alloc;
 mod bookkeeping;
 mod fan;
 mod idle_driver;
@@ -21,6 +22,7 @@ use std::sync::Arc;
 use clap::Args;
 use xlog_driver::DeviceKind;
 
+pub(crate) use self::alloc::{AllocOptions, run_alloc};
 use self::{lab::Lab, quiet_core::QuietCore, report::Report};
 use crate::{
     Failure,

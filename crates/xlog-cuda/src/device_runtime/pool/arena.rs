@@ -18,6 +18,10 @@ use crate::device_runtime::{
 /// Blocks of a bin that are looked at for one that needs no wait.
 const LOOKS: usize = 8;
 
+/// Larger classes whose blocks do as well, a fifth larger at most; small blocks are cheap to cut.
+const NEAR: u16 = 3;
+const NEAR_FROM: usize = 64 << 10;
+
 /// Small blocks are cut several at once, this much memory at a time.
 const RUN: usize = 64 << 10;
 
@@ -26,6 +30,7 @@ const RUN: usize = 64 << 10;
 pub(super) struct Chunk {
     pub(super) ptr: u64,
     pub(super) slot: u32,
+    pub(super) class: Class,
 }
 
 /// A large block of the resource below.
@@ -103,10 +108,6 @@ impl Arena {
         self.live_bytes
     }
 
-    pub(super) fn cached(&self) -> usize {
-        self.cached
-    }
-
     /// A block of the bin that `lane` can use as it is.
     #[inline]
     pub(super) fn pop_ready(
@@ -130,6 +131,12 @@ impl Arena {
         Some(chunk)
     }
 
+    /// The same, or one that is a little larger: before bins are emptied and ranges cut.
+    fn pop_near(&mut self, class: Class, tracker: &UseTracker, lane: &Lane) -> Option<Chunk> {
+        let last = if class.bytes() < NEAR_FROM { class.0 } else { class.0 + NEAR };
+        (class.0..=last).find_map(|near| self.pop_ready(Class(near), tracker, lane))
+    }
+
     /// The same, whatever it has to wait for.
     fn pop_any(&mut self, class: Class) -> Option<Chunk> {
         let chunk = self.bins.get_mut(usize::from(class.0))?.pop()?;
@@ -146,20 +153,21 @@ impl Arena {
 
     /// Takes a block back into its bin.
     #[inline]
-    pub(super) fn push(&mut self, class: Class, chunk: Chunk) {
-        self.live_bytes -= class.bytes();
+    pub(super) fn push(&mut self, chunk: Chunk) {
+        let bytes = chunk.class.bytes();
+        self.live_bytes -= bytes;
         self.live_blocks -= 1;
-        self.cached += class.bytes();
-        match self.bins.get_mut(usize::from(class.0)) {
+        self.cached += bytes;
+        match self.bins.get_mut(usize::from(chunk.class.0)) {
             Some(bin) => bin.push(chunk),
-            None => self.push_first(class, chunk),
+            None => self.push_first(chunk),
         }
     }
 
     #[cold]
-    fn push_first(&mut self, class: Class, chunk: Chunk) {
+    fn push_first(&mut self, chunk: Chunk) {
         self.bins.resize_with(CLASSES, Vec::new);
-        self.bins[usize::from(class.0)].push(chunk);
+        self.bins[usize::from(chunk.class.0)].push(chunk);
     }
 
     /// A block from a bin or from the ranges.
@@ -170,7 +178,7 @@ impl Arena {
         tracker: &UseTracker,
         lane: &Lane,
     ) -> ResourceResult<Option<Chunk>> {
-        if let Some(chunk) = self.pop_ready(class, tracker, lane) {
+        if let Some(chunk) = self.pop_near(class, tracker, lane) {
             return Ok(Some(chunk));
         }
         let ready = |uses: &[_]| tracker.follows_points(uses, lane);
@@ -217,7 +225,7 @@ impl Arena {
             };
             let carved = tracker.carve((part.ptr, bytes), tenant, &part.uses());
             let chunk = match carved {
-                Ok(slot) => Chunk { ptr: part.ptr, slot },
+                Ok(slot) => Chunk { ptr: part.ptr, slot, class },
                 Err(error) => {
                     self.ranges.put_back(part);
                     self.ranges.put_back(cut);
@@ -229,7 +237,7 @@ impl Arena {
             self.live_blocks += 1;
             match first {
                 None => first = Some(chunk),
-                Some(_) => self.push(class, chunk),
+                Some(_) => self.push(chunk),
             }
         }
         first.ok_or_else(|| "a run without a block".into())

@@ -39,7 +39,7 @@ use super::{
     Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
     ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
     async_cuda::{next_owner, zero_bytes},
-    tracker::{Lane, Retired, foreign_device, unknown_stream},
+    tracker::{Lane, Retired, Tenant, foreign_device, unknown_stream},
 };
 use crate::CudaDevice;
 
@@ -261,7 +261,7 @@ impl Core {
         if take == Take::Any
             && let Err(error) = tracker.follow_slot(chunk.slot, lane)
         {
-            arena.lock().push(class, chunk);
+            arena.lock().push(chunk);
             return Err(error);
         }
         Ok(Some(chunk))
@@ -270,7 +270,8 @@ impl Core {
     /// Empties the bins of `lane`'s own arena if there is enough in them to be worth it.
     fn flush_own(&self, class: Class, lane: &Lane) -> bool {
         let mut arena = self.arenas[lane.index()].0.lock();
-        let worth_it = arena.cached() >= class.bytes().max(self.options.first_slab / 4);
+        let fill = arena.fill();
+        let worth_it = fill.cached >= class.bytes().max(fill.slab_bytes / 4);
         if worth_it {
             arena.flush(self.tracker());
         }
@@ -304,7 +305,7 @@ impl Core {
         };
         let chunk = chunk.ok_or("a new slab too small for the block it was made for")?;
         if let Err(error) = tracker.follow_slot(chunk.slot, lane) {
-            self.arenas[lane.index()].0.lock().push(class, chunk);
+            self.arenas[lane.index()].0.lock().push(chunk);
             return Err(error);
         }
         Ok(chunk)
@@ -409,8 +410,7 @@ impl Core {
         let id = BlockId::from_block(block);
         match tracker.retire_quickly(id, self.owner) {
             Some((slot, tenant)) => {
-                let chunk = Chunk { ptr: block.ptr, slot };
-                self.store(chunk, tenant.place, tenant.home);
+                self.store(block.ptr, slot, tenant);
                 Ok(())
             }
             None => self.put_back_slowly(id),
@@ -453,16 +453,16 @@ impl Core {
         }
         let slot = retired.slot();
         let tenant = tracker.tenant_of(slot).ok_or("a block without a place")?;
-        self.store(Chunk { ptr: retired.ptr, slot }, tenant.place, tenant.home);
+        self.store(retired.ptr, slot, tenant);
         Ok(())
     }
 
     /// Puts a block that is out of use into its bin.
     #[inline]
-    fn store(&self, chunk: Chunk, place: u32, home: usize) {
-        let class = Class(place as u16);
-        self.arenas[(place >> 16) as usize].0.lock().push(class, chunk);
-        self.tracker().lanes()[home].drop_blocks(1);
+    fn store(&self, ptr: u64, slot: u32, tenant: Tenant) {
+        let chunk = Chunk { ptr, slot, class: Class(tenant.place as u16) };
+        self.arenas[(tenant.place >> 16) as usize].0.lock().push(chunk);
+        self.tracker().lanes()[tenant.home].drop_blocks(1);
     }
 }
 
@@ -499,7 +499,7 @@ impl DeviceMemoryResource for PoolResource {
             ptr: chunk.ptr,
             device_ordinal: core.ordinal,
             alloc_stream: stream,
-            bytes: class.bytes(),
+            bytes: chunk.class.bytes(),
             align: GRAIN,
             tag,
             generation: tracker.renew(chunk.slot, lane),
