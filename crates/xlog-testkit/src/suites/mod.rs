@@ -28,6 +28,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("deallocation", resources::deallocation::CASES),
         ("direct", resources::direct::CASES),
         ("decorators", resources::decorators::CASES),
+        ("adaptors", resources::adaptors::CASES),
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
         ("budget", resources::budget::CASES),

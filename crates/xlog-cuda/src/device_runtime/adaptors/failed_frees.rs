@@ -28,7 +28,7 @@ impl FailedFrees {
             return;
         }
         let mut blocks = self.blocks.lock();
-        if !blocks.iter().any(|(block, _)| *block == failed.0) {
+        if !blocks.iter().any(|(block, _)| is_same(*block, failed.0)) {
             blocks.push(failed);
             self.count.store(blocks.len(), Ordering::Release);
         }
@@ -39,7 +39,7 @@ impl FailedFrees {
     pub(super) fn forget(&self, block: BlockId) {
         if self.count.load(Ordering::Acquire) > 0 {
             let mut blocks = self.blocks.lock();
-            blocks.retain(|(other, _)| *other != block);
+            blocks.retain(|(other, _)| !is_same(*other, block));
             self.count.store(blocks.len(), Ordering::Release);
         }
     }
@@ -59,6 +59,11 @@ impl FailedFrees {
         self.count.store(blocks.len(), Ordering::Release);
         gone
     }
+}
+
+/// Whether two handles name one block. Its stream does not tell: a mistaken program's is wrong.
+fn is_same(one: BlockId, other: BlockId) -> bool {
+    (one.ptr, one.generation) == (other.ptr, other.generation)
 }
 
 /// Whether a failed free left the block with `inner`, to be freed by a reap. A refused one is not

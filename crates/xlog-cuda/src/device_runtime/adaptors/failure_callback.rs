@@ -51,7 +51,8 @@ type Callback = Box<dyn Fn(&Failure) -> bool + Send + Sync>;
 /// let plan = FaultPlan::nth(Operation::Allocate, 2).with_code(DriverError::OUT_OF_MEMORY);
 /// let full = FaultInjectionResource::new(Box::new(Arc::clone(&inner)), plan);
 ///
-/// let cache = Arc::new(Mutex::new(vec![full.allocate(4096, StreamId::DEFAULT, AllocTag("old"))?]));
+/// let old = full.allocate(4096, StreamId::DEFAULT, AllocTag("old"))?;
+/// let cache = Arc::new(Mutex::new(vec![old]));
 /// let shared = Arc::clone(&cache);
 /// let resource = FailureCallbackResource::new(
 ///     Box::new(full),

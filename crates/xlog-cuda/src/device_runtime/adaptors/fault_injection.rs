@@ -73,6 +73,13 @@ impl FaultInjectionResource {
         self.injected.load(Ordering::Relaxed)
     }
 
+    /// How many calls of this kind came so far, failed ones included. Launches call for their uses
+    /// only if the plan can fail uses.
+    #[must_use]
+    pub fn count(&self, operation: Operation) -> u64 {
+        self.counts[operation as usize].load(Ordering::Relaxed)
+    }
+
     /// Counts a call, and fails it if that is the plan.
     fn enter(&self, operation: Operation) -> ResourceResult<()> {
         let count = self.counts[operation as usize].fetch_add(1, Ordering::Relaxed) + 1;

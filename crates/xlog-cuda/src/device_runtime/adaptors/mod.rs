@@ -11,6 +11,7 @@ mod failed_frees;
 mod failure_callback;
 mod fault_injection;
 mod fault_plan;
+mod holding;
 mod ledger;
 mod statistics;
 mod tracking;
@@ -18,9 +19,10 @@ mod tracking;
 pub use failure_callback::{Failure, FailureCallbackResource};
 pub use fault_injection::FaultInjectionResource;
 pub use fault_plan::{FaultPlan, Operation};
+pub use holding::Holding;
 pub use ledger::{Counter, Statistics};
 pub use statistics::StatisticsResource;
-pub use tracking::{Holding, TrackingResource};
+pub use tracking::TrackingResource;
 
 use super::DeviceMemoryResource;
 
