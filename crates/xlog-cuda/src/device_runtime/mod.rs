@@ -27,6 +27,7 @@ mod async_cuda;
 mod direct;
 mod error;
 mod forward;
+mod logging;
 mod resource;
 mod runtime;
 mod stream_pool;
@@ -36,6 +37,10 @@ mod vocabulary;
 pub use async_cuda::AsyncCudaResource;
 pub use direct::DirectCudaResource;
 pub use error::{ResourceError, ResourceResult};
+pub use logging::{
+    CsvSink, JsonLinesSink, LogAction, LogReadError, LogRecord, LogSink, LoggedCall,
+    LoggingResource, MemorySink, read_log,
+};
 pub use resource::DeviceMemoryResource;
 pub(crate) use runtime::RuntimeCore;
 pub use runtime::XlogDeviceRuntime;
