@@ -28,6 +28,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("deallocation", resources::deallocation::CASES),
         ("direct", resources::direct::CASES),
         ("decorators", resources::decorators::CASES),
+        ("logging", resources::logging::CASES),
         ("pool", resources::pool::CASES),
         ("facade", resources::facade::CASES),
         ("order", rules::order::CASES),

@@ -60,9 +60,7 @@ impl<W: Write + Send + 'static> CsvSink<W> {
             let _ = write_line(record, start, text);
         };
         let header = format!("{HEADER}\n");
-        Self {
-            text: TextWriter::new(writer, capacity, header.as_bytes(), Box::new(format)),
-        }
+        Self { text: TextWriter::new(writer, capacity, header.as_bytes(), Box::new(format)) }
     }
 
     /// How many records the writer did not take, or not in time.

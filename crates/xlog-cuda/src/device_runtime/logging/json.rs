@@ -194,7 +194,8 @@ mod tests {
 
     #[test]
     fn a_line_is_one_line_and_one_object_whatever_is_in_it() {
-        for hostile in ["\n", "\r\n", "\0", "\"", "\\", "\u{2028}", "},{", "\u{7f}\u{1b}[0m", "😀"] {
+        for hostile in ["\n", "\r\n", "\0", "\"", "\\", "\u{2028}", "},{", "\u{7f}\u{1b}[0m", "😀"]
+        {
             let written = line(&LogRecord::of(LogAction::Reap, Err(hostile.into())));
             assert_eq!(written.matches('\n').count(), 1, "{written:?}");
             let value: serde_json::Value = serde_json::from_str(&written).unwrap();

@@ -16,6 +16,8 @@ mod read_json;
 mod record;
 mod resource;
 mod sink;
+#[cfg(test)]
+mod tests;
 mod text;
 
 pub use csv::CsvSink;

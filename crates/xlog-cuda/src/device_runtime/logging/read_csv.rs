@@ -110,7 +110,8 @@ pub(super) fn header(line: &str, number: usize) -> Result<(), LogReadError> {
 /// Takes one line after the header.
 pub(super) fn call(line: &str, number: usize) -> Result<LoggedCall, LogReadError> {
     let fields = fields(line, number)?;
-    let Ok([thread, time, action, pointer, size, stream]) = <[Field<'_>; COLUMNS]>::try_from(fields)
+    let Ok([thread, time, action, pointer, size, stream]) =
+        <[Field<'_>; COLUMNS]>::try_from(fields)
     else {
         let column = line.chars().count() + 1;
         let message = format!("expected the {COLUMNS} fields {HEADER}; is the line cut short?");

@@ -5,4 +5,5 @@ pub(super) mod deallocation;
 pub(super) mod decorators;
 pub(super) mod direct;
 pub(super) mod facade;
+pub(super) mod logging;
 pub(super) mod pool;
