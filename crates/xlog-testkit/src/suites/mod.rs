@@ -29,6 +29,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("direct", resources::direct::CASES),
         ("decorators", resources::decorators::CASES),
         ("logging", resources::logging::CASES),
+        ("log_order", resources::log_order::CASES),
         ("pool", resources::pool::CASES),
         ("facade", resources::facade::CASES),
         ("order", rules::order::CASES),

@@ -14,8 +14,9 @@ use super::{
     record::{now_ns, start_of_log},
 };
 
-/// As many records wait behind a free that does not return; then its place is given up.
-const MOST_WAITING: usize = 1024;
+/// As many records wait behind a free that does not return; then its place is given up. A thread
+/// that lost its core for a while is not to lose its place: others log thousands meanwhile.
+const MOST_WAITING: usize = 1 << 16;
 
 /// Hands records to a sink in order.
 pub(super) struct Order {
@@ -63,14 +64,18 @@ impl Order {
         let mut line = self.line.lock();
         let index = place.number.checked_sub(line.first).and_then(|index| index.try_into().ok());
         let failed = record.result.is_err();
-        record.time_ns = if failed { now_ns() } else { place.time_ns };
         match index.and_then(|index: usize| line.slots.get_mut(index)) {
-            Some(slot) if !failed => *slot = Slot::Ready(record),
-            Some(slot) => {
-                *slot = Slot::Empty;
+            Some(slot) if !failed => {
+                record.time_ns = place.time_ns;
+                *slot = Slot::Ready(record);
+            }
+            slot => {
+                if let Some(slot) = slot {
+                    *slot = Slot::Empty;
+                }
+                record.time_ns = now_ns();
                 self.add(&mut line, Slot::Ready(record));
             }
-            None => self.add(&mut line, Slot::Ready(record)),
         }
         self.advance(&mut line);
     }

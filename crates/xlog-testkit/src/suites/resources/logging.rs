@@ -1,7 +1,6 @@
 //! The logging resource: what it writes down, in which order, and that nobody else notices.
 
 use std::{
-    collections::HashMap,
     io::{self, Write},
     sync::Arc,
 };
@@ -11,7 +10,7 @@ use xlog_cuda::device_runtime::{
     LogRecord, LoggingResource, MemorySink, ResourceError, StreamId, read_log,
 };
 
-use super::super::support::{Random, assert_works, block_of, handle_of, is_injected};
+use super::super::support::{assert_works, block_of, handle_of, is_injected};
 use crate::{DriverCall, Rig, TestCase, TestDevice, cases, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![
@@ -25,12 +24,11 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_full_memory_sink_keeps_the_latest_and_counts_the_rest,
     a_writer_that_fails_fails_no_call,
     logs_of_both_kinds_are_read_back_as_the_calls_that_were_made,
-    four_threads_make_one_log_in_an_order_that_can_have_happened,
     a_runtime_works_over_it_as_without_it,
 ];
 
 /// A rig whose calls are all logged.
-fn logged(device: TestDevice) -> (Rig, Arc<MemorySink>, Arc<LoggingResource>) {
+pub(super) fn logged(device: TestDevice) -> (Rig, Arc<MemorySink>, Arc<LoggingResource>) {
     let sink = Arc::new(MemorySink::new(1_000_000));
     let (rig, logging) = over(device, |resource| LoggingResource::new(resource, Arc::clone(&sink)));
     (rig, sink, logging)
@@ -293,61 +291,6 @@ fn logs_of_both_kinds_are_read_back_as_the_calls_that_were_made(device: TestDevi
             .eq(expected.map(|call| (call.action, call.ok, call.pointer, call.bytes, call.stream)))
     );
     assert_eq!(lines.len(), 7);
-}
-
-fn four_threads_make_one_log_in_an_order_that_can_have_happened(device: TestDevice) {
-    const ROUNDS: usize = 500;
-    let (rig, sink, _) = logged(device);
-    let seed = Random::new().next();
-    let orders: Vec<Vec<BlockId>> = std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..4)
-            .map(|me| {
-                let (rig, mut random) = (&rig, Random::from_seed(seed ^ me));
-                scope.spawn(move || {
-                    let (mut blocks, mut order) = (Vec::new(), Vec::new());
-                    for _ in 0..ROUNDS {
-                        // One stream and one size: the threads get each other's addresses.
-                        let block = rig.block(4096, StreamId::DEFAULT);
-                        order.push(BlockId::from_block(&block));
-                        blocks.push(block);
-                        while blocks.len() > random.below(3) {
-                            let block = blocks.swap_remove(random.below(blocks.len()));
-                            rig.runtime.deallocate(block).unwrap_or_else(fail);
-                        }
-                    }
-                    for block in blocks {
-                        rig.runtime.deallocate(block).unwrap_or_else(fail);
-                    }
-                    order
-                })
-            })
-            .collect();
-        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
-    });
-
-    let records = sink.records();
-    assert_eq!(records.len(), 2 * 4 * ROUNDS);
-    assert!(records.iter().map(|record| record.sequence).eq(0..records.len() as u64));
-    assert!(records.is_sorted_by_key(|record| record.time_ns));
-    let mut live = HashMap::new();
-    let mut by_thread: HashMap<u32, Vec<_>> = HashMap::new();
-    for record in &records {
-        let (address, generation) = (record.address.expect("one"), record.generation.expect("one"));
-        match record.action {
-            LogAction::Allocate => {
-                let before = live.insert(address, generation);
-                assert_eq!(before, None, "{address:#x} is handed out before it is freed");
-                by_thread.entry(record.thread).or_default().push(generation);
-            }
-            _ => assert_eq!(live.remove(&address), Some(generation), "freed as it was handed out"),
-        }
-    }
-    assert!(live.is_empty(), "every allocation has its free");
-    assert_eq!(by_thread.len(), 4);
-    for order in orders {
-        let generations: Vec<_> = order.iter().map(|id| id.generation).collect();
-        assert!(by_thread.values().any(|logged| *logged == generations), "each thread's own order");
-    }
 }
 
 fn a_runtime_works_over_it_as_without_it(device: TestDevice) {

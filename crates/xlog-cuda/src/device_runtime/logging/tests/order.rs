@@ -10,7 +10,7 @@ fn record(address: u64) -> LogRecord {
 }
 
 fn order() -> (Order, Arc<MemorySink>) {
-    let sink = Arc::new(MemorySink::new(10_000));
+    let sink = Arc::new(MemorySink::new(1_000_000));
     (Order::new(Box::new(Arc::clone(&sink))), sink)
 }
 
@@ -53,13 +53,13 @@ fn a_free_that_failed_stands_where_it_returned() {
 fn a_free_that_never_returns_holds_up_a_bounded_number_of_records() {
     let (order, sink) = order();
     let stuck = order.reserve();
-    order.append((0..5000).map(record));
-    assert_eq!(addresses(&sink).len(), 5000);
+    order.append((0..70_000).map(record));
+    assert_eq!(addresses(&sink).len(), 70_000);
     let next = order.reserve();
-    order.settle(&stuck, record(9999));
-    assert_eq!(addresses(&sink).len(), 5000, "behind the free that is under way now");
-    order.settle(&next, record(5000));
-    assert_eq!(addresses(&sink)[5000..], [5000, 9999]);
+    order.settle(&stuck, record(99_999));
+    assert_eq!(addresses(&sink).len(), 70_000, "behind the free that is under way now");
+    order.settle(&next, record(70_000));
+    assert_eq!(addresses(&sink)[70_000..], [70_000, 99_999]);
 }
 
 #[test]
