@@ -22,7 +22,7 @@ use clap::{Parser, Subcommand};
 
 use crate::device::DeviceChoice;
 
-/// Stream-safe GPU memory and launches: look at the device, measure the runtime.
+/// Stream-safe GPU memory and launches: look at the device, measure the runtime, replay logs.
 #[derive(Debug, Parser)]
 #[command(name = "xlog", version, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {

@@ -2,8 +2,8 @@
 //!
 //! A [`StreamPool`] holds the streams of one device and owns the books of who uses what. A
 //! [`DeviceMemoryResource`] hands out blocks; [`AsyncCudaResource`] in stream order, with their
-//! uses tracked, and [`DirectCudaResource`] plainly. [`XlogDeviceRuntime`] is the one value a
-//! program passes around.
+//! uses tracked, and [`DirectCudaResource`] plainly. [`LoggingResource`] writes down what a stack
+//! is asked for. [`XlogDeviceRuntime`] is the one value a program passes around.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -57,7 +57,9 @@ fn expected_of_json(line: usize, record: &LogRecord) -> LoggedCall {
 
 proptest! {
     #[test]
-    fn json_lines_come_back_as_they_were(records in proptest::collection::vec(any_record(), 1..20)) {
+    fn json_lines_come_back_as_they_were(
+        records in proptest::collection::vec(any_record(), 1..20),
+    ) {
         let sink = JsonLinesSink::new(Vec::new());
         records.iter().for_each(|record| sink.record(record.clone()));
         let text = sink.into_inner().expect("a vector takes everything");
@@ -70,7 +72,9 @@ proptest! {
     }
 
     #[test]
-    fn csv_lines_come_back_as_they_were(records in proptest::collection::vec(any_record(), 0..20)) {
+    fn csv_lines_come_back_as_they_were(
+        records in proptest::collection::vec(any_record(), 0..20),
+    ) {
         let sink = CsvSink::new(Vec::new());
         records.iter().for_each(|record| sink.record(record.clone()));
         let text = sink.into_inner().expect("a vector takes everything");
