@@ -1,4 +1,4 @@
-//! `xlog`: what device there is, and how fast the runtime is on it.
+//! `xlog`: what device there is, how fast the runtime is on it, and recorded logs run again.
 
 /// Prints a line; a reader that went away ends the program quietly, as pipes expect.
 macro_rules! say {
@@ -14,6 +14,7 @@ pub(crate) use say;
 mod bench;
 mod device;
 mod doctor;
+mod replay;
 
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ use clap::{Parser, Subcommand};
 
 use crate::device::DeviceChoice;
 
-/// Stream-safe GPU memory and launches: look at the device, measure the runtime.
+/// Stream-safe GPU memory and launches: look at the device, measure the runtime, replay logs.
 #[derive(Debug, Parser)]
 #[command(name = "xlog", version, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
@@ -40,6 +41,8 @@ enum Command {
     /// Measure the runtime beside the raw driver
     #[command(subcommand)]
     Bench(Bench),
+    /// Run a recorded log of allocations and frees again, and time it
+    Replay(replay::ReplayOptions),
 }
 
 #[derive(Debug, Subcommand)]
@@ -55,12 +58,14 @@ fn main() -> ExitCode {
         Command::Doctor { device } => doctor::run(&device),
         Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
         Command::Bench(Bench::Alloc(options)) => bench::run_alloc(&options),
+        Command::Replay(options) => replay::run(&options),
     };
     match answer {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xlog: {error}");
-            ExitCode::FAILURE
+            // The code for a wrong command line, which is what a bad file on it is.
+            if error.is::<replay::BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }

@@ -2,10 +2,12 @@
 //!
 //! A [`StreamPool`] holds the streams of one device and owns the books of who uses what. A
 //! [`DeviceMemoryResource`] hands out blocks; [`AsyncCudaResource`] in stream order, with their
-//! uses tracked, and [`DirectCudaResource`] plainly. Adaptors wrap either: [`StatisticsResource`]
-//! counts, [`TrackingResource`] knows who holds what, [`FailureCallbackResource`] asks for memory
-//! to be freed, and [`FaultInjectionResource`] fails on purpose. [`XlogDeviceRuntime`] is the one
-//! value a program passes around.
+//! uses tracked, [`DirectCudaResource`] plainly, and [`PoolResource`] out of larger ones.
+//! [`GlobalDeviceBudget`] keeps a limit. Adaptors wrap any of them: [`StatisticsResource`] counts,
+//! [`TrackingResource`] knows who holds what, [`LoggingResource`] writes down what is asked for,
+//! [`FailureCallbackResource`] asks for memory to be freed, and [`FaultInjectionResource`] fails on
+//! purpose. [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program passes
+//! around.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,6 +33,7 @@ mod budget;
 mod direct;
 mod error;
 mod forward;
+mod logging;
 mod pool;
 mod resource;
 mod runtime;
@@ -47,6 +50,10 @@ pub use async_cuda::AsyncCudaResource;
 pub use budget::{GlobalDeviceBudget, Reservation, Shortage};
 pub use direct::DirectCudaResource;
 pub use error::{ResourceError, ResourceResult};
+pub use logging::{
+    CsvSink, JsonLinesSink, LogAction, LogReadError, LogRecord, LogSink, LoggedCall,
+    LoggingResource, MemorySink, read_log,
+};
 pub use pool::{PoolOptions, PoolReport, PoolResource};
 pub use resource::DeviceMemoryResource;
 pub(crate) use runtime::RuntimeCore;

@@ -29,6 +29,8 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("direct", resources::direct::CASES),
         ("decorators", resources::decorators::CASES),
         ("adaptors", resources::adaptors::CASES),
+        ("logging", resources::logging::CASES),
+        ("log_order", resources::log_order::CASES),
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
         ("budget", resources::budget::CASES),
