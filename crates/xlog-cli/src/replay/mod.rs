@@ -40,7 +40,7 @@ pub(crate) struct ReplayOptions {
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
     /// The stack of resources to run against
-    #[arg(long, value_enum, default_value_t = Stack::Async)]
+    #[arg(long, value_enum, default_value_t = Stack::Default)]
     stack: Stack,
     /// Run on at most this many streams: streams of the log share them in turn
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..=62))]
@@ -79,12 +79,13 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
 
     let device = Arc::new(options.device.open()?);
     let pool = StreamPool::with_capacity(Arc::clone(&device), plan.streams)?;
-    let runtime = options.stack.build(Arc::clone(&device), Arc::new(pool))?;
-    let outcome = run::run(&plan, &runtime)?;
+    let stack = options.stack.build(Arc::clone(&device), Arc::new(pool))?;
+    let outcome = run::run(&plan, &stack.runtime)?;
     let heading = report::Heading {
         log: name.to_string(),
         device: label(&device),
         stack: options.stack.to_string(),
+        pool_bytes: stack.pool.as_ref().map(|pool| pool.report().slab_bytes),
     };
     report::print(&heading, &plan, &outcome, options.json);
     match outcome.first_failure {

@@ -10,6 +10,16 @@ pub(super) struct Heading {
     pub(super) log: String,
     pub(super) device: String,
     pub(super) stack: String,
+    /// Bytes the stack's pool took from the driver, if it has one.
+    pub(super) pool_bytes: Option<usize>,
+}
+
+impl Heading {
+    /// The part of the pool's memory that was in nobody's use even at the peak.
+    fn fragmentation(&self, peak_live_bytes: usize) -> Option<f64> {
+        let pool = self.pool_bytes.filter(|bytes| *bytes > 0)?;
+        Some(1.0 - (peak_live_bytes as f64 / pool as f64).min(1.0))
+    }
 }
 
 /// The times of one kind of call.
@@ -70,6 +80,8 @@ fn print_json(heading: &Heading, plan: &Plan, outcome: &Outcome, rows: &[(&str, 
         "failures": outcome.failures,
         "peak_live_bytes": outcome.peak_live_bytes,
         "peak_outstanding_bytes": outcome.peak_outstanding_bytes,
+        "pool_bytes": heading.pool_bytes,
+        "fragmentation": heading.fragmentation(outcome.peak_live_bytes),
         "unknown_frees": plan.unknown_frees,
         "never_freed": plan.never_freed,
         "left_out": plan.left_out + outcome.skipped,
@@ -100,6 +112,11 @@ fn print_table(heading: &Heading, plan: &Plan, outcome: &Outcome, rows: &[(&str,
     }
     crate::say!("\npeak bytes live         {}", outcome.peak_live_bytes);
     crate::say!("peak bytes outstanding  {}", outcome.peak_outstanding_bytes);
+    if let (Some(bytes), Some(lost)) =
+        (heading.pool_bytes, heading.fragmentation(outcome.peak_live_bytes))
+    {
+        crate::say!("bytes the pool took     {bytes}, {:.0} % unused at the peak", 100.0 * lost);
+    }
     crate::say!("failures                {}", outcome.failures);
     if plan.never_freed > 0 {
         crate::say!("never freed by the log  {} (freed at the end)", plan.never_freed);
@@ -120,6 +137,19 @@ fn print_table(heading: &Heading, plan: &Plan, outcome: &Outcome, rows: &[(&str,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn fragmentation_is_what_nobody_used_at_the_peak() {
+        let of = |pool_bytes| Heading {
+            log: String::new(),
+            device: String::new(),
+            stack: String::new(),
+            pool_bytes,
+        };
+        assert_eq!(of(Some(400)).fragmentation(100), Some(0.75));
+        assert_eq!(of(Some(0)).fragmentation(0), None);
+        assert_eq!(of(None).fragmentation(100), None);
+    }
 
     #[test]
     fn times_are_ranked() {

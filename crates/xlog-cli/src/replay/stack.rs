@@ -5,9 +5,7 @@ use std::{fmt, sync::Arc};
 use clap::ValueEnum;
 use xlog_cuda::{
     CudaDevice,
-    device_runtime::{
-        AsyncCudaResource, DirectCudaResource, ResourceResult, StreamPool, XlogDeviceRuntime,
-    },
+    device_runtime::{DeviceStack, PoolOptions, ResourceResult, ResourceStack, StreamPool},
 };
 
 /// A stack of resources as the command line names it.
@@ -17,6 +15,12 @@ pub(crate) enum Stack {
     Async,
     /// The driver's synchronous allocator; uses in the log are left out
     Direct,
+    /// A pool over the stream-ordered allocator
+    Pool,
+    /// What programs get: a budget, a pool and statistics
+    Default,
+    /// What programs get for debugging: statistics, and who holds what
+    Debug,
 }
 
 impl Stack {
@@ -24,12 +28,17 @@ impl Stack {
     pub(crate) fn build(
         self,
         device: Arc<CudaDevice>,
-        pool: Arc<StreamPool>,
-    ) -> ResourceResult<XlogDeviceRuntime> {
+        streams: Arc<StreamPool>,
+    ) -> ResourceResult<DeviceStack> {
+        let driver = ResourceStack::over_driver_for;
         match self {
-            Self::Async => stream_ordered(device, pool),
-            Self::Direct => synchronous(device, pool),
+            Self::Async => driver(device, streams),
+            Self::Direct => ResourceStack::over_plain_driver_for(device, streams),
+            Self::Pool => driver(device, streams).with_pool(PoolOptions::default()),
+            Self::Default => driver(device, streams).as_in_production()?,
+            Self::Debug => driver(device, streams).as_for_debugging(),
         }
+        .build()
     }
 }
 
@@ -37,22 +46,4 @@ impl fmt::Display for Stack {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
-}
-
-fn stream_ordered(
-    device: Arc<CudaDevice>,
-    pool: Arc<StreamPool>,
-) -> ResourceResult<XlogDeviceRuntime> {
-    let ordinal = device.info().ordinal;
-    let memory = AsyncCudaResource::new(Arc::clone(&device), ordinal, Arc::clone(&pool));
-    XlogDeviceRuntime::try_with_resource(device, ordinal, pool, Box::new(memory))
-}
-
-fn synchronous(
-    device: Arc<CudaDevice>,
-    pool: Arc<StreamPool>,
-) -> ResourceResult<XlogDeviceRuntime> {
-    let ordinal = device.info().ordinal;
-    let memory = DirectCudaResource::new(Arc::clone(&device), ordinal);
-    XlogDeviceRuntime::try_with_resource(device, ordinal, pool, Box::new(memory))
 }

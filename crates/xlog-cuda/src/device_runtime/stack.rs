@@ -62,32 +62,54 @@ pub struct DeviceStack {
 }
 
 impl ResourceStack {
+    /// Starts with any resource, for streams of the caller's own.
+    pub fn over(
+        device: Arc<CudaDevice>,
+        streams: Arc<StreamPool>,
+        bottom: Box<dyn DeviceMemoryResource + Send + Sync>,
+    ) -> Self {
+        Self { device, streams, top: bottom, parts: Parts::default() }
+    }
+
     /// Starts with the driver's stream-ordered allocator.
     pub fn over_driver(device: Arc<CudaDevice>) -> Self {
         let streams = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
+        Self::over_driver_for(device, streams)
+    }
+
+    /// The same for streams of the caller's own.
+    pub fn over_driver_for(device: Arc<CudaDevice>, streams: Arc<StreamPool>) -> Self {
         let (ordinal, pool) = (device.info().ordinal, Arc::clone(&streams));
-        let top = Box::new(AsyncCudaResource::new(Arc::clone(&device), ordinal, pool));
-        Self { device, streams, top, parts: Parts::default() }
+        let driver = AsyncCudaResource::new(Arc::clone(&device), ordinal, pool);
+        Self::over(device, streams, Box::new(driver))
     }
 
     /// Starts with the driver's plain allocator, which tracks no uses: for Compute Sanitizer.
-    pub fn over_plain_driver(device: Arc<CudaDevice>) -> Self {
-        let streams = Arc::new(StreamPool::with_defaults(Arc::clone(&device)));
-        let top = Box::new(DirectCudaResource::new(Arc::clone(&device), device.info().ordinal));
-        Self { device, streams, top, parts: Parts::default() }
+    pub fn over_plain_driver_for(device: Arc<CudaDevice>, streams: Arc<StreamPool>) -> Self {
+        let driver = DirectCudaResource::new(Arc::clone(&device), device.info().ordinal);
+        Self::over(device, streams, Box::new(driver))
     }
 
     /// The stack for production: the stream-ordered allocator, the device's budget, a pool, and
     /// statistics. The budget is all of the device's memory.
     pub fn production(device: Arc<CudaDevice>) -> ResourceResult<Self> {
-        let limit = usize::try_from(device.memory()?.total).unwrap_or(usize::MAX);
-        let stack = Self::over_driver(device).with_budget(limit);
-        Ok(stack.with_pool(PoolOptions::default()).with_statistics())
+        Self::over_driver(device).as_in_production()
     }
 
     /// The stack for debugging: every block a driver allocation of its own, every holder known.
     pub fn debugging(device: Arc<CudaDevice>) -> Self {
-        Self::over_driver(device).with_statistics().with_tracking()
+        Self::over_driver(device).as_for_debugging()
+    }
+
+    /// What [`production`](Self::production) puts on top of the driver.
+    pub fn as_in_production(self) -> ResourceResult<Self> {
+        let limit = usize::try_from(self.device.memory()?.total).unwrap_or(usize::MAX);
+        Ok(self.with_budget(limit).with_pool(PoolOptions::default()).with_statistics())
+    }
+
+    /// What [`debugging`](Self::debugging) puts on top of the driver.
+    pub fn as_for_debugging(self) -> Self {
+        self.with_statistics().with_tracking()
     }
 
     /// A limit that every stack of the device shares; see [`GlobalDeviceBudget::for_device`]. A

@@ -151,7 +151,7 @@ impl StreamPool {
 
     /// Refuses while something still names the stream.
     fn check_unused(&self, lane: &Lane, stream: StreamId) -> ResourceResult<()> {
-        let blocks = lane.blocks();
+        let blocks = self.tracker.blocks_on(lane);
         if blocks > 0 {
             return Err(ResourceError::StreamMisuse(format!(
                 "stream {} still has {blocks} live blocks or pending frees; free them and call \

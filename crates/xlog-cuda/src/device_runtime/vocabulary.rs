@@ -1,6 +1,9 @@
 //! The words of the runtime: streams, tags, generations, blocks and their uses.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicU64, Ordering},
+};
 
 use xlog_core::Access;
 
@@ -45,9 +48,35 @@ impl Generation {
     #[must_use]
     #[allow(clippy::should_implement_trait)] // the fixed name of the specification
     pub fn next() -> Self {
-        static NEXT: AtomicU64 = AtomicU64::new(1);
         Self(NEXT.fetch_add(1, Ordering::Relaxed))
     }
+
+    /// A generation no other call gets, larger than `earlier`, which was handed out before: from a
+    /// stock of the calling thread's own, so that threads do not meet at one counter.
+    #[inline]
+    pub(crate) fn after(earlier: Self) -> Self {
+        STOCK.with(|stock| {
+            let (next, end) = stock.get();
+            if next > earlier.0 && next < end {
+                stock.set((next + 1, end));
+                return Self(next);
+            }
+            // Whatever was handed out came from below this.
+            let first = NEXT.fetch_add(STOCK_SIZE, Ordering::Relaxed);
+            stock.set((first + 1, first + STOCK_SIZE));
+            Self(first)
+        })
+    }
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+/// Generations a thread takes at once.
+const STOCK_SIZE: u64 = 1024;
+
+thread_local! {
+    /// The next generation of the calling thread, and the end of what it took.
+    static STOCK: Cell<(u64, u64)> = const { Cell::new((0, 0)) };
 }
 
 /// A block's identity without a borrow of it.
@@ -165,5 +194,18 @@ mod tests {
         all.sort_unstable();
         all.dedup();
         assert_eq!(all.len(), 20_000);
+    }
+
+    #[test]
+    fn a_generation_from_stock_is_larger_than_the_one_before_it() {
+        // One address that two threads hand out in turn: each has a stock of its own.
+        let mut earlier = Generation::next();
+        for _ in 0..100 {
+            let mine = Generation::after(earlier);
+            assert!(mine > earlier);
+            let theirs = std::thread::spawn(move || Generation::after(mine));
+            earlier = theirs.join().expect("a thread");
+            assert!(earlier > mine);
+        }
     }
 }

@@ -1,23 +1,23 @@
-//! Counters with a peak and nested scopes, for threads that only bump a few atomics.
+//! Counters with a peak and nested scopes, for threads that must not meet at them.
 //!
-//! Of bytes and of blocks there are two sums each, what was added and what was removed; both only
-//! grow. A scope is what they were when it began. So a free is two additions, and an allocation is
-//! two additions and a comparison with the peak; only one that sets a new peak takes the lock.
+//! Each thread counts in a *shard* of its own. What makes a peak exact all the same is that every
+//! shard has *room*: how much it may add without asking anybody. All levels and all room together
+//! are the peak so far, so while a shard has room, nothing it adds can be a new peak. What a shard
+//! removes becomes its room. One that has too little takes what the others have, with all of them
+//! locked, and only if that does not do either, the peak rises.
 //!
-//! # How a peak is right under concurrency
-//!
-//! An allocation adds its bytes, reads what was removed, and takes the difference for the level it
-//! reached. Removals it overlaps may be in that or not, but the largest of all those levels is the
-//! peak of an order in which every call happens at one moment between its begin and its end.
-//!
-//! The sum of what was added, as it was after an allocation, also says which scopes the allocation
-//! belongs to: those that began with a smaller one. A scope that begins first makes every
-//! allocation look at the lock, then reads the sums; so an allocation that finds an old, higher
-//! peak to compare with is one that the scope does not contain.
+//! So a thread that allocates and frees takes the lock of its own shard, once for each, and threads
+//! that overlap soon have the room they need.
 
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::{
+    cell::Cell,
+    sync::atomic::{AtomicUsize, Ordering},
+};
 
+use lock_api::MutexGuard;
 use parking_lot::Mutex;
+
+use crate::sync::{RawTinyLock, TinyLock};
 
 /// How much there is of something, was at most, and has come in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,38 +39,40 @@ pub struct Statistics {
     pub blocks: Counter,
 }
 
+/// Shards: threads beyond that share them.
+const SHARDS: usize = 16;
+
 /// The books of one resource.
 #[derive(Debug)]
-#[repr(align(64))] // what every call touches on one cache line
 pub(super) struct Ledger {
-    bytes: Gauge,
-    blocks: Gauge,
-    /// The open scopes, the innermost last; the first is the whole life of the ledger.
+    shards: Box<[Shard]>,
+    /// The open scopes, the innermost last; the first is the whole life of the ledger. Locked
+    /// before any shard by whoever locks more than one.
     scopes: Mutex<Vec<Scope>>,
 }
 
+/// A shard on cache lines of its own.
 #[derive(Debug, Default)]
-struct Gauge {
-    added: AtomicU64,
-    removed: AtomicU64,
-    /// The innermost scope's peak: a level above it is to be noted under the lock.
-    threshold: AtomicI64,
-}
+#[repr(align(128))]
+struct Shard(TinyLock<Books>);
 
-/// A level that may be a new peak, and the sum of what was added when it was reached.
-#[derive(Clone, Copy, Debug)]
-struct Mark {
-    added: u64,
-    level: i64,
-}
-
+/// What one shard added and removed, and what it may add without asking: of bytes, and of blocks
+/// beside them, because both change together.
 #[derive(Clone, Copy, Debug, Default)]
-struct Scope {
-    bytes: Span,
-    blocks: Span,
+#[repr(C, align(16))]
+struct Books {
+    room: [i64; 2],
+    added: [u64; 2],
+    removed: [u64; 2],
 }
 
-/// What a gauge said when a scope began, and the highest level since.
+const BYTES: usize = 0;
+const BLOCKS: usize = 1;
+
+/// Bytes, and blocks.
+type Scope = [Span; 2];
+
+/// What all shards together said when a scope began, and the highest level since.
 #[derive(Clone, Copy, Debug, Default)]
 struct Span {
     added: u64,
@@ -80,52 +82,83 @@ struct Span {
 
 impl Default for Ledger {
     fn default() -> Self {
-        let scopes = Mutex::new(vec![Scope::default()]);
-        Self { bytes: Gauge::default(), blocks: Gauge::default(), scopes }
+        let shards = (0..SHARDS).map(|_| Shard::default()).collect();
+        Self { shards, scopes: Mutex::new(vec![Scope::default()]) }
     }
 }
 
+/// All shards, locked.
+type AllBooks<'l> = Vec<MutexGuard<'l, RawTinyLock, Books>>;
+
 impl Ledger {
+    /// The calling thread's shard.
+    #[inline]
+    fn own(&self) -> usize {
+        thread_local! {
+            static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
+        }
+        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        NUMBER.with(|number| {
+            if number.get() == usize::MAX {
+                number.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);
+            }
+            number.get()
+        })
+    }
+
     /// A block came.
     #[inline]
     pub(super) fn add(&self, bytes: usize) {
-        let (bytes, blocks) = (self.bytes.add(bytes as u64), self.blocks.add(1));
-        if bytes.is_some() || blocks.is_some() {
-            self.raise(bytes, blocks);
+        let own = self.own();
+        let mut books = self.shards[own].0.lock();
+        if books.room[BYTES] >= bytes as i64 && books.room[BLOCKS] >= 1 {
+            books.add(bytes);
+            return;
         }
+        drop(books);
+        self.add_with_room(own, bytes);
     }
 
     /// A block went.
     #[inline]
     pub(super) fn remove(&self, bytes: usize) {
-        self.bytes.removed.fetch_add(bytes as u64, Ordering::SeqCst);
-        self.blocks.removed.fetch_add(1, Ordering::SeqCst);
+        self.shards[self.own()].0.lock().remove(bytes);
     }
 
     #[cold]
-    fn raise(&self, bytes: Option<Mark>, blocks: Option<Mark>) {
+    #[inline(never)]
+    fn add_with_room(&self, own: usize, bytes: usize) {
         let mut scopes = self.scopes.lock();
-        self.bytes.raise(bytes, scopes.iter_mut().rev().map(|scope| &mut scope.bytes));
-        self.blocks.raise(blocks, scopes.iter_mut().rev().map(|scope| &mut scope.blocks));
+        let mut all = self.lock_all();
+        for (of, amount) in [(BYTES, bytes as i64), (BLOCKS, 1)] {
+            let lacking = find_room(&mut all, own, of, amount);
+            if let Some(innermost) = scopes.last_mut() {
+                innermost[of].peak += lacking;
+            }
+        }
+        all[own].add(bytes);
+    }
+
+    fn lock_all(&self) -> AllBooks<'_> {
+        self.shards.iter().map(|shard| shard.0.lock()).collect()
     }
 
     /// What happened in the innermost scope so far.
     pub(super) fn statistics(&self) -> Statistics {
         let scopes = self.scopes.lock();
-        self.answer(&scopes.last().copied().unwrap_or_default())
+        let scope = scopes.last().copied().unwrap_or_default();
+        answer(&scope, &self.lock_all())
     }
 
-    fn answer(&self, scope: &Scope) -> Statistics {
-        Statistics {
-            bytes: self.bytes.since(&scope.bytes),
-            blocks: self.blocks.since(&scope.blocks),
-        }
-    }
-
-    /// Begins a scope.
+    /// Begins a scope: its peak is the level there is, so nobody has any room.
     pub(super) fn push(&self) {
         let mut scopes = self.scopes.lock();
-        scopes.push(Scope { bytes: self.bytes.begin(), blocks: self.blocks.begin() });
+        let mut all = self.lock_all();
+        scopes.push([BYTES, BLOCKS].map(|of| {
+            let (added, level) = sums(&all, of);
+            Span { added, level, peak: level }
+        }));
+        all.iter_mut().for_each(|books| books.room = [0; 2]);
     }
 
     /// Ends the innermost scope, and answers what happened in it; `None` if none was begun.
@@ -134,72 +167,66 @@ impl Ledger {
         if scopes.len() == 1 {
             return None;
         }
+        let mut all = self.lock_all();
         let (ended, outer) = (scopes.pop()?, scopes.last_mut()?);
-        let answer = self.answer(&ended);
-        self.bytes.end(&ended.bytes, &mut outer.bytes);
-        self.blocks.end(&ended.blocks, &mut outer.blocks);
+        let answer = answer(&ended, &all);
+        all.iter_mut().for_each(|books| books.room = [0; 2]);
+        for of in [BYTES, BLOCKS] {
+            outer[of].peak = outer[of].peak.max(ended[of].peak);
+            // What is left below the enclosing scope's peak is room again, for whoever asks first.
+            all[0].room[of] = outer[of].peak - sums(&all, of).1;
+        }
         Some(answer)
     }
 }
 
-impl Gauge {
+impl Books {
     #[inline]
-    fn add(&self, amount: u64) -> Option<Mark> {
-        let added = self.added.fetch_add(amount, Ordering::SeqCst).wrapping_add(amount);
-        let level = added.wrapping_sub(self.removed.load(Ordering::SeqCst)) as i64;
-        (level > self.threshold.load(Ordering::SeqCst)).then_some(Mark { added, level })
+    fn add(&mut self, bytes: usize) {
+        self.room = [self.room[BYTES] - bytes as i64, self.room[BLOCKS] - 1];
+        self.added = [self.added[BYTES].wrapping_add(bytes as u64), self.added[BLOCKS] + 1];
     }
 
-    /// Notes a level with the innermost scope that contains it.
-    fn raise<'a>(
-        &self,
-        mark: Option<Mark>,
-        mut innermost_first: impl Iterator<Item = &'a mut Span>,
-    ) {
-        let (Some(mark), Some(innermost)) = (mark, innermost_first.next()) else {
-            return;
-        };
-        if innermost.added < mark.added {
-            innermost.peak = innermost.peak.max(mark.level);
-            self.threshold.store(innermost.peak, Ordering::SeqCst);
-        } else if let Some(outer) = innermost_first.find(|span| span.added < mark.added) {
-            outer.peak = outer.peak.max(mark.level);
-        }
+    #[inline]
+    fn remove(&mut self, bytes: usize) {
+        self.room = [self.room[BYTES] + bytes as i64, self.room[BLOCKS] + 1];
+        self.removed = [self.removed[BYTES].wrapping_add(bytes as u64), self.removed[BLOCKS] + 1];
     }
+}
 
-    /// The sum of what was added, and the level, at one moment.
-    fn now(&self) -> (u64, i64) {
-        loop {
-            let removed = self.removed.load(Ordering::SeqCst);
-            let added = self.added.load(Ordering::SeqCst);
-            if self.removed.load(Ordering::SeqCst) == removed {
-                return (added, added.wrapping_sub(removed) as i64);
-            }
-        }
+/// Makes room for `amount` in one shard, out of what the others have. Answers how much there was
+/// not: by so much the peak rises.
+fn find_room(all: &mut AllBooks<'_>, own: usize, of: usize, amount: i64) -> i64 {
+    for other in (0..all.len()).filter(|other| *other != own) {
+        let lacking = amount - all[own].room[of];
+        let lent = all[other].room[of].clamp(0, lacking.max(0));
+        all[other].room[of] -= lent;
+        all[own].room[of] += lent;
     }
+    let lacking = (amount - all[own].room[of]).max(0);
+    all[own].room[of] += lacking;
+    lacking
+}
 
-    fn begin(&self) -> Span {
-        // First: whoever adds after the look at the sums sees this, and comes for the lock.
-        self.threshold.store(i64::MIN, Ordering::SeqCst);
-        let (added, level) = self.now();
-        self.threshold.store(level, Ordering::SeqCst);
-        Span { added, level, peak: level }
-    }
+/// What was added in all, and the level.
+fn sums(all: &AllBooks<'_>, of: usize) -> (u64, i64) {
+    let sum = |part: fn(&Books) -> &[u64; 2]| {
+        all.iter().fold(0, |sum: u64, books| sum.wrapping_add(part(books)[of]))
+    };
+    let (added, removed) = (sum(|books| &books.added), sum(|books| &books.removed));
+    (added, added.wrapping_sub(removed) as i64)
+}
 
-    fn end(&self, ended: &Span, outer: &mut Span) {
-        outer.peak = outer.peak.max(ended.peak);
-        self.threshold.store(outer.peak, Ordering::SeqCst);
-    }
-
-    fn since(&self, span: &Span) -> Counter {
-        let (added, level) = self.now();
+fn answer(scope: &Scope, all: &AllBooks<'_>) -> Statistics {
+    let [bytes, blocks] = [BYTES, BLOCKS].map(|of| {
+        let (span, (added, level)) = (&scope[of], sums(all, of));
         Counter {
-            current: level.wrapping_sub(span.level),
-            // The allocation that reached this level may still be on its way to the lock.
-            peak: span.peak.max(level).wrapping_sub(span.level) as u64,
+            current: level - span.level,
+            peak: (span.peak - span.level) as u64,
             total: added.wrapping_sub(span.added),
         }
-    }
+    });
+    Statistics { bytes, blocks }
 }
 
 #[cfg(test)]
@@ -256,18 +283,28 @@ mod tests {
         assert_eq!(ledger.statistics().bytes, counter(13, 1000, 1018));
     }
 
-    /// An allocation reached a level and is on its way to the lock when a scope begins.
     #[test]
-    fn a_peak_from_before_a_scope_is_noted_with_the_enclosing_one() {
+    fn a_peak_that_threads_reach_together_is_exact() {
         let ledger = Ledger::default();
-        let late = ledger.bytes.add(80).expect("a new peak");
-        ledger.bytes.removed.fetch_add(80, Ordering::SeqCst);
+        let together = |bytes: [usize; 3]| {
+            let ledger = &ledger;
+            std::thread::scope(|scope| {
+                for bytes in bytes {
+                    scope.spawn(move || ledger.add(bytes)).join().expect("a thread");
+                }
+                for bytes in bytes {
+                    scope.spawn(move || ledger.remove(bytes)).join().expect("a thread");
+                }
+            });
+            ledger.statistics().bytes.peak
+        };
+        assert_eq!(together([10, 20, 30]), 60);
+        assert_eq!(together([5, 5, 5]), 60, "what one thread gave back another may use");
+        assert_eq!(together([30, 30, 1]), 61);
         ledger.push();
-        ledger.raise(Some(late), None);
-        assert_eq!(ledger.statistics().bytes, counter(0, 0, 0));
-        ledger.add(20);
-        assert_eq!(ledger.pop().map(|scope| scope.bytes), Some(counter(20, 20, 20)));
-        assert_eq!(ledger.statistics().bytes, counter(20, 80, 100));
+        assert_eq!(together([7, 7, 7]), 21);
+        assert_eq!(ledger.pop().map(|scope| scope.bytes), Some(counter(0, 21, 21)));
+        assert_eq!((together([20, 20, 21]), together([40, 40, 40])), (61, 120));
     }
 
     #[test]

@@ -12,14 +12,10 @@ use crate::device_runtime::{
 ///
 /// A block counts from its allocation until it is handed back. One whose free failed still counts,
 /// until a reap through this resource has freed it; counted are the bytes its handle says. Made
-/// for production: an allocation and a free together bump four atomics, and only an allocation
-/// that sets a new peak takes a lock.
+/// for production: threads count in books of their own, and the peak is exact all the same.
 ///
-/// Scopes are the whole resource's, as the counters are. A call that has returned before
-/// [`push`](Self::push) or [`pop`](Self::pop) counts on the near side of it, with its peak. One
-/// that still runs in another thread counts wholly on one side; if it falls into a scope that just
-/// ends, the level it reached may be missing from that scope's peak, never from the enclosing
-/// ones'. Bytes and blocks are looked at one after the other.
+/// Scopes are the whole resource's, as the counters are. A call counts at one moment between its
+/// begin and its end, wholly on one side of a [`push`](Self::push) or a [`pop`](Self::pop).
 ///
 /// ```
 /// use std::sync::Arc;
@@ -90,9 +86,12 @@ impl DeviceMemoryResource for StatisticsResource {
         stream: StreamId,
         tag: AllocTag,
     ) -> ResourceResult<DeviceBlock> {
-        let block = self.inner.allocate(bytes, stream, tag)?;
-        self.ledger.add(block.bytes);
-        Ok(block)
+        // Passed on as it is: taken apart and put together again, a block is copied.
+        let answer = self.inner.allocate(bytes, stream, tag);
+        if let Ok(block) = &answer {
+            self.ledger.add(block.bytes);
+        }
+        answer
     }
 
     fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {

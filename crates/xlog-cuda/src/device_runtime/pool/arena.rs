@@ -16,7 +16,7 @@ use crate::device_runtime::{
 };
 
 /// Blocks of a bin that are looked at for one that needs no wait.
-const LOOKS: usize = 8;
+const LOOKS: usize = 9;
 
 /// Larger classes whose blocks do as well, a fifth larger at most; small blocks are cheap to cut.
 const NEAR: u16 = 3;
@@ -63,6 +63,8 @@ pub(super) struct Arena {
     slab_bytes: usize,
     live_bytes: usize,
     live_blocks: usize,
+    /// Blocks in use, by the lane they were allocated on.
+    homed: Box<[u32]>,
 }
 
 /// How full an arena is.
@@ -78,8 +80,9 @@ pub(super) struct Fill {
 }
 
 impl Arena {
-    pub(super) fn new(index: usize, owner: u64) -> Self {
+    pub(super) fn new(index: usize, owner: u64, lanes: usize) -> Self {
         Self {
+            homed: vec![0; lanes].into_boxed_slice(),
             index,
             owner,
             bins: Vec::new(),
@@ -108,26 +111,43 @@ impl Arena {
         self.live_bytes
     }
 
-    /// A block of the bin that `lane` can use as it is.
-    #[inline]
-    pub(super) fn pop_ready(
+    /// Blocks in use that were allocated on a lane.
+    pub(super) fn homed_on(&self, lane: usize) -> usize {
+        self.homed.get(lane).map_or(0, |blocks| *blocks as usize)
+    }
+
+    /// The block that came back last, if `lane` can use it as it is. Inlined, so that the answer
+    /// stays in registers.
+    #[inline(always)]
+    pub(super) fn pop_last(
         &mut self,
         class: Class,
         tracker: &UseTracker,
         lane: &Lane,
     ) -> Option<Chunk> {
         let bin = self.bins.get_mut(usize::from(class.0))?;
-        let chunk = match bin.last() {
-            Some(last) if tracker.follows_slot(last.slot, lane) => bin.pop()?,
-            Some(_) => {
-                let rest = bin.len() - 1;
-                let ready = |chunk: &Chunk| tracker.follows_slot(chunk.slot, lane);
-                let found = bin[..rest].iter().rev().take(LOOKS).position(ready)?;
-                bin.swap_remove(rest - 1 - found)
-            }
+        let last = *bin.last()?;
+        if !tracker.follows_slot(last.slot, lane) {
+            return None;
+        }
+        bin.pop();
+        self.count_taken(class, lane.index());
+        Some(last)
+    }
+
+    /// A block of the bin that `lane` can use as it is, from the last one back.
+    fn pop_ready(&mut self, class: Class, tracker: &UseTracker, lane: &Lane) -> Option<Chunk> {
+        let bin = self.bins.get_mut(usize::from(class.0))?;
+        let ready = |chunk: &Chunk| tracker.follows_slot(chunk.slot, lane);
+        let found = bin.iter().rev().take(LOOKS).position(ready);
+        // The oldest is the likeliest to be done with.
+        let found = match found {
+            Some(found) => bin.len() - 1 - found,
+            None if bin.first().is_some_and(ready) => 0,
             None => return None,
         };
-        self.count_taken(class);
+        let chunk = bin.swap_remove(found);
+        self.count_taken(class, lane.index());
         Some(chunk)
     }
 
@@ -138,26 +158,33 @@ impl Arena {
     }
 
     /// The same, whatever it has to wait for.
-    fn pop_any(&mut self, class: Class) -> Option<Chunk> {
+    fn pop_any(&mut self, class: Class, home: usize) -> Option<Chunk> {
         let chunk = self.bins.get_mut(usize::from(class.0))?.pop()?;
-        self.count_taken(class);
+        self.count_taken(class, home);
         Some(chunk)
     }
 
     #[inline]
-    fn count_taken(&mut self, class: Class) {
+    fn count_taken(&mut self, class: Class, home: usize) {
         self.cached -= class.bytes();
         self.live_bytes += class.bytes();
         self.live_blocks += 1;
+        self.homed[home] += 1;
     }
 
-    /// Takes a block back into its bin.
+    /// Takes a block that was allocated on lane `home` back into its bin.
     #[inline]
-    pub(super) fn push(&mut self, chunk: Chunk) {
+    pub(super) fn push(&mut self, chunk: Chunk, home: usize) {
         let bytes = chunk.class.bytes();
         self.live_bytes -= bytes;
         self.live_blocks -= 1;
-        self.cached += bytes;
+        self.homed[home] -= 1;
+        self.put_into_bin(chunk);
+    }
+
+    #[inline]
+    fn put_into_bin(&mut self, chunk: Chunk) {
+        self.cached += chunk.class.bytes();
         match self.bins.get_mut(usize::from(chunk.class.0)) {
             Some(bin) => bin.push(chunk),
             None => self.push_first(chunk),
@@ -190,16 +217,16 @@ impl Arena {
             Some((cut, bytes))
         });
         if let Some((cut, run)) = cut {
-            return self.carve(class, cut, run, tracker).map(Some);
+            return self.carve(class, cut, run, (tracker, lane)).map(Some);
         }
         if take == Take::Ready {
             return Ok(None);
         }
-        if let Some(chunk) = self.pop_any(class) {
+        if let Some(chunk) = self.pop_any(class, lane.index()) {
             return Ok(Some(chunk));
         }
         match self.ranges.cut(bytes, true, ready) {
-            Some(cut) => self.carve(class, cut, bytes, tracker).map(Some),
+            Some(cut) => self.carve(class, cut, bytes, (tracker, lane)).map(Some),
             None => Ok(None),
         }
     }
@@ -211,7 +238,7 @@ impl Arena {
         class: Class,
         mut cut: Cut,
         run: usize,
-        tracker: &UseTracker,
+        (tracker, lane): (&UseTracker, &Lane),
     ) -> ResourceResult<Chunk> {
         let bytes = class.bytes();
         let place = (self.index as u32) << 16 | u32::from(class.0);
@@ -232,12 +259,14 @@ impl Arena {
                     return first.ok_or(error);
                 }
             };
-            // Counted as if it had been in use: pushing makes it free.
-            self.live_bytes += bytes;
-            self.live_blocks += 1;
             match first {
-                None => first = Some(chunk),
-                Some(_) => self.push(chunk),
+                None => {
+                    first = Some(chunk);
+                    self.live_bytes += bytes;
+                    self.live_blocks += 1;
+                    self.homed[lane.index()] += 1;
+                }
+                Some(_) => self.put_into_bin(chunk),
             }
         }
         first.ok_or_else(|| "a run without a block".into())

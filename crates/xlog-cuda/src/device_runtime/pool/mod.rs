@@ -21,12 +21,10 @@ mod ranges;
 use std::{
     fmt,
     sync::{
-        Arc,
+        Arc, Weak,
         atomic::{AtomicUsize, Ordering},
     },
 };
-
-use parking_lot::Mutex;
 
 pub use self::options::PoolOptions;
 use self::{
@@ -39,9 +37,9 @@ use super::{
     Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
     ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
     async_cuda::{next_owner, zero_bytes},
-    tracker::{Lane, Retired, Tenant, foreign_device, unknown_stream},
+    tracker::{HoldsBlocks, Lane, Retired, Tenant, foreign_device, unknown_stream},
 };
-use crate::CudaDevice;
+use crate::{CudaDevice, sync::TinyLock};
 
 /// Cuts blocks from large ones of another resource, and reuses them without asking the driver.
 ///
@@ -81,7 +79,7 @@ struct Core {
 
 /// An arena on cache lines of its own.
 #[repr(align(128))]
-struct ArenaCell(Mutex<Arena>);
+struct ArenaCell(TinyLock<Arena>);
 
 /// How full a pool is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -123,22 +121,24 @@ impl PoolResource {
             other_pool.then(|| "the resource works on another stream pool; share one".into())
         });
         let owner = next_owner();
-        let arenas = (0..tracker.lanes().len())
-            .map(|index| ArenaCell(Mutex::new(Arena::new(index, owner))))
+        let lanes = tracker.lanes().len();
+        let arenas = (0..lanes)
+            .map(|index| ArenaCell(TinyLock::new(Arena::new(index, owner, lanes))))
             .collect();
-        Self {
-            core: Arc::new(Core {
-                owner,
-                device,
-                ordinal,
-                reserved: AtomicUsize::new(0),
-                arenas,
-                options,
-                mismatch,
-                inner,
-                pool: streams,
-            }),
-        }
+        let core = Arc::new(Core {
+            owner,
+            device,
+            ordinal,
+            reserved: AtomicUsize::new(0),
+            arenas,
+            options,
+            mismatch,
+            inner,
+            pool: streams,
+        });
+        let holder: Weak<dyn HoldsBlocks> = Arc::downgrade(&core) as Weak<dyn HoldsBlocks>;
+        core.tracker().ask_too(holder);
+        Self { core }
     }
 
     /// How full the pool is at this moment.
@@ -180,6 +180,12 @@ impl PoolResource {
     }
 }
 
+impl HoldsBlocks for Core {
+    fn blocks_on(&self, index: usize) -> usize {
+        self.arenas.iter().map(|cell| cell.0.lock().homed_on(index)).sum()
+    }
+}
+
 impl Core {
     #[inline]
     fn tracker(&self) -> &UseTracker {
@@ -198,15 +204,12 @@ impl Core {
     }
 
     /// A block for `lane`: the common case, a block of its own arena's bin that needs no wait.
-    #[inline]
-    fn take(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
-        let own = self.arenas[lane.index()].0.lock().pop_ready(class, self.tracker(), lane);
-        match own {
-            Some(chunk) => Ok(chunk),
-            None => self.take_elsewhere(class, lane),
-        }
+    #[inline(always)]
+    fn take(&self, class: Class, lane: &Lane) -> Option<Chunk> {
+        self.arenas[lane.index()].0.lock().pop_last(class, self.tracker(), lane)
     }
 
+    #[cold]
     #[inline(never)]
     fn take_elsewhere(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
         if let Some(chunk) = self.take_from(lane.index(), class, Take::Ready, lane)? {
@@ -261,7 +264,7 @@ impl Core {
         if take == Take::Any
             && let Err(error) = tracker.follow_slot(chunk.slot, lane)
         {
-            arena.lock().push(chunk);
+            arena.lock().push(chunk, lane.index());
             return Err(error);
         }
         Ok(Some(chunk))
@@ -305,7 +308,7 @@ impl Core {
         };
         let chunk = chunk.ok_or("a new slab too small for the block it was made for")?;
         if let Err(error) = tracker.follow_slot(chunk.slot, lane) {
-            self.arenas[lane.index()].0.lock().push(chunk);
+            self.arenas[lane.index()].0.lock().push(chunk, lane.index());
             return Err(error);
         }
         Ok(chunk)
@@ -396,6 +399,14 @@ impl Core {
         })
     }
 
+    /// Puts a block back that nobody got.
+    #[cold]
+    fn undo(&self, chunk: Chunk, lane: &Lane) {
+        if let Some(tenant) = self.tracker().tenant_of(chunk.slot) {
+            self.arenas[(tenant.place >> 16) as usize].0.lock().push(chunk, lane.index());
+        }
+    }
+
     /// Checks device, then stream, then (address, generation), and takes the block back.
     #[inline]
     fn put_back(self: &Arc<Self>, block: &DeviceBlock) -> ResourceResult<()> {
@@ -461,8 +472,7 @@ impl Core {
     #[inline]
     fn store(&self, ptr: u64, slot: u32, tenant: Tenant) {
         let chunk = Chunk { ptr, slot, class: Class(tenant.place as u16) };
-        self.arenas[(tenant.place >> 16) as usize].0.lock().push(chunk);
-        self.tracker().lanes()[tenant.home].drop_blocks(1);
+        self.arenas[(tenant.place >> 16) as usize].0.lock().push(chunk, tenant.home);
     }
 }
 
@@ -481,20 +491,15 @@ impl DeviceMemoryResource for PoolResource {
         let Some(class) = class_of(bytes) else { return Err(too_large(bytes)) };
         let tracker = core.tracker();
         let lane = tracker.enter(stream)?;
-        // The hold comes before the second look: a release that missed it is seen by it.
-        lane.hold_block();
-        let taken = if lane.stream() == Some(stream) {
-            core.take(class, lane)
-        } else {
-            Err(unknown_stream(stream))
+        let chunk = match core.take(class, lane) {
+            Some(chunk) => chunk,
+            None => core.take_elsewhere(class, lane)?,
         };
-        let chunk = match taken {
-            Ok(chunk) => chunk,
-            Err(error) => {
-                lane.drop_blocks(1);
-                return Err(error);
-            }
-        };
+        // Counted under the arena's lock before this look: a release that missed it is seen by it.
+        if lane.stream() != Some(stream) {
+            core.undo(chunk, lane);
+            return Err(unknown_stream(stream));
+        }
         Ok(DeviceBlock {
             ptr: chunk.ptr,
             device_ordinal: core.ordinal,

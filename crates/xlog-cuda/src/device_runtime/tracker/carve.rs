@@ -7,7 +7,8 @@
 
 use super::{
     Frontier, Lane, Point, SlotHint, UseTracker,
-    desk::DeskId,
+    desk::{Desk, DeskId},
+    recent,
     slot::{CROWDED, Follows, Slot, Tenant},
 };
 use crate::device_runtime::{BlockId, Generation, ResourceResult};
@@ -60,7 +61,7 @@ impl UseTracker {
     }
 
     /// Whether work on `lane` is behind every use of a retired slot.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn follows_slot(&self, number: u32, lane: &Lane) -> bool {
         let Some(slot) = self.slots.get(number) else { return false };
         let (last_write, readers) = (slot.last_write(), slot.readers());
@@ -114,11 +115,11 @@ impl UseTracker {
     /// Gives a retired slot's memory to a new block, of `home`.
     #[inline]
     pub(crate) fn renew(&self, number: u32, home: &Lane) -> Generation {
-        let generation = Generation::next();
-        if let Some(slot) = self.slots.get(number) {
-            slot.set_home(home.index());
-            slot.renew(generation);
-        }
+        let Some(slot) = self.slots.get(number) else { return Generation::next() };
+        let generation = Generation::after(slot.generation());
+        slot.set_home(home.index());
+        slot.renew(generation);
+        recent::remember(self.number, slot.ptr(), number);
         generation
     }
 
@@ -126,13 +127,16 @@ impl UseTracker {
     /// is not that simple is left to [`retire`](Self::retire). Answers the slot and its tenant.
     #[inline]
     pub(crate) fn retire_quickly(&self, block: BlockId, owner: u64) -> Option<(u32, Tenant)> {
-        let number = self.slots.at(block.ptr)?;
+        let number = match recent::recall(self.number, block.ptr) {
+            Some(number) => number,
+            None => self.slots.at(block.ptr)?,
+        };
         let slot = self.slots.get(number)?;
         let (tenant, desk) = (slot.tenant(), DeskId::current());
         let simple = tenant.owner == owner
             && slot.owns(block.ptr, block.generation)
             && slot.readers() & CROWDED == 0
-            && self.desks.get(desk.0).is_none_or(|desk| desk.is_idle());
+            && self.desks.get(desk.0).is_none_or(Desk::is_idle);
         (simple && slot.retire_biased(desk)).then_some((number, tenant))
     }
 

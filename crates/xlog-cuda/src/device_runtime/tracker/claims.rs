@@ -276,10 +276,8 @@ impl UseTracker {
         holder: Holder,
         ticket: &Ticket,
     ) -> Result<(), Stop> {
-        let word = slot.lock();
-        if matches!(word, Word::Retired | Word::Vacant)
-            || !slot.owns(one.block.ptr, one.block.generation)
-        {
+        let Some(word) = slot.lock() else { return Err(Stop::Stale(index)) };
+        if !slot.owns(one.block.ptr, one.block.generation) {
             slot.unlock(word);
             return Err(Stop::Stale(index));
         }
@@ -409,8 +407,8 @@ impl UseTracker {
         slot: &Slot,
         is_block: impl FnOnce() -> bool,
     ) -> Option<bool> {
-        let word = slot.lock();
-        if matches!(word, Word::Retired | Word::Vacant) || !is_block() {
+        let word = slot.lock()?;
+        if !is_block() {
             slot.unlock(word);
             return None;
         }

@@ -20,6 +20,7 @@ mod claims;
 mod desk;
 mod lane;
 mod point;
+mod recent;
 mod slot;
 mod table;
 mod trail;
@@ -57,11 +58,16 @@ use super::{
 };
 use crate::CudaDevice;
 
+/// A resource that counts its blocks itself.
+pub(crate) trait HoldsBlocks: Send + Sync {
+    /// Blocks in use that lane `index` is home to.
+    fn blocks_on(&self, index: usize) -> usize;
+}
+
 /// Every tracker there is, by number.
 static LIVING: Mutex<Vec<(u64, Weak<UseTracker>)>> = Mutex::new(Vec::new());
 
 /// Dependency state of one stream pool; shared by every resource over it.
-#[derive(Debug)]
 #[repr(C, align(64))] // in this order: what every launch looks at comes first
 pub struct UseTracker {
     device: Arc<CudaDevice>,
@@ -79,6 +85,8 @@ pub struct UseTracker {
     lanes_used: AtomicUsize,
     /// Slots of blocks that were freed while launches held claims on them.
     deferred: Mutex<Vec<u32>>,
+    /// Resources that count their blocks themselves.
+    holders: Mutex<Vec<Weak<dyn HoldsBlocks>>>,
     dropped_recorders: AtomicU64,
     leaked_blocks: AtomicU64,
 }
@@ -139,6 +147,7 @@ impl UseTracker {
             desks_used: AtomicU32::new(0),
             claim_waiters: ClaimWaiters::default(),
             deferred: Mutex::default(),
+            holders: Mutex::default(),
             deferred_frees: AtomicUsize::new(0),
             dropped_recorders: AtomicU64::new(0),
             leaked_blocks: AtomicU64::new(0),
@@ -173,6 +182,20 @@ impl UseTracker {
 
     pub(crate) fn lanes(&self) -> &[Lane] {
         &self.lanes
+    }
+
+    /// Has `holder` asked how many of its blocks a lane is home to.
+    pub(crate) fn ask_too(&self, holder: Weak<dyn HoldsBlocks>) {
+        let mut holders = self.holders.lock();
+        holders.retain(|holder| holder.strong_count() > 0);
+        holders.push(holder);
+    }
+
+    /// Live blocks and pending frees that name a lane: reasons to keep its stream.
+    pub(crate) fn blocks_on(&self, lane: &Lane) -> usize {
+        let holders: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        let held: usize = holders.iter().map(|holder| holder.blocks_on(lane.index())).sum();
+        lane.blocks() + held
     }
 
     /// The lane of `stream`, on a device that is alive and a stream nobody is capturing.
@@ -510,6 +533,12 @@ impl Drop for UseTracker {
                 log::warn!("closing a stream pool: {error}");
             }
         }
+    }
+}
+
+impl std::fmt::Debug for UseTracker {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("UseTracker").field("stats", &self.stats()).finish_non_exhaustive()
     }
 }
 

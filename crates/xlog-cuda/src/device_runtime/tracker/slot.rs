@@ -182,24 +182,10 @@ impl Slot {
         self.change(Word::Vacant);
     }
 
-    /// Changes the word of a slot that nobody can claim. Somebody with a stale handle may have
-    /// locked it for a moment, and must not put the old word back over the new one.
+    /// Changes the word of a slot that is out of use, which nobody locks.
     #[inline]
     pub(crate) fn change(&self, to: Word) {
-        let (mut word, mut looks) = (self.word.load(Ordering::Relaxed), 0);
-        loop {
-            if word == Word::Locked.pack() {
-                looks += 1;
-                pause(looks);
-                word = self.word.load(Ordering::Relaxed);
-                continue;
-            }
-            let order = (Ordering::AcqRel, Ordering::Relaxed);
-            match self.word.compare_exchange(word, to.pack(), order.0, order.1) {
-                Ok(_) => return,
-                Err(now) => word = now,
-            }
-        }
+        self.word.store(to.pack(), Ordering::Release);
     }
 
     /// Takes the block out of use if its word says that only `desk` can have claims on it.
@@ -208,6 +194,10 @@ impl Slot {
         let (biased, retired) = (Word::Biased(desk).pack(), Word::Retired.pack());
         let order = (Ordering::AcqRel, Ordering::Relaxed);
         self.word.compare_exchange(biased, retired, order.0, order.1).is_ok()
+    }
+
+    pub(crate) fn generation(&self) -> Generation {
+        Generation(self.generation.load(Ordering::Relaxed))
     }
 
     pub(crate) fn ptr(&self) -> u64 {
@@ -258,19 +248,29 @@ impl Slot {
         allowed & (self.generation.load(Ordering::Acquire) == one.block.generation.0)
     }
 
-    /// Locks the word, and answers what it said. Held for moments, over no driver call.
-    pub(crate) fn lock(&self) -> Word {
-        let mut looks = 0u32;
+    /// Locks the word, and answers what it said; `None`, with nothing locked, if no block is in use
+    /// here. Held for moments, over no driver call.
+    pub(crate) fn lock(&self) -> Option<Word> {
+        let (mut word, mut looks) = (self.word.load(Ordering::Acquire), 0);
         loop {
-            let word = self.word.swap(Word::Locked.pack(), Ordering::SeqCst);
-            if word != Word::Locked.pack() {
-                // Between locking the word and reading the tickets of the desks.
-                fence(Ordering::SeqCst);
-                return Word::unpack(word);
-            }
-            while self.word.load(Ordering::Relaxed) == Word::Locked.pack() {
-                looks += 1;
-                pause(looks);
+            match Word::unpack(word) {
+                Word::Retired | Word::Vacant => return None,
+                Word::Locked => {
+                    looks += 1;
+                    pause(looks);
+                    word = self.word.load(Ordering::Acquire);
+                }
+                live => {
+                    let (locked, order) = (Word::Locked.pack(), Ordering::SeqCst);
+                    match self.word.compare_exchange(word, locked, order, Ordering::Acquire) {
+                        Ok(_) => {
+                            // Between locking the word and reading the tickets of the desks.
+                            fence(Ordering::SeqCst);
+                            return Some(live);
+                        }
+                        Err(now) => word = now,
+                    }
+                }
             }
         }
     }

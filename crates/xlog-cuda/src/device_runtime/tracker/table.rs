@@ -83,8 +83,9 @@ impl SlotTable {
     }
 
     fn shard(&self, ptr: u64) -> &Mutex<FxHashMap<u64, u32>> {
-        // Addresses are multiples of 256: the bits above tell them apart.
-        &self.by_address[(ptr >> 8) as usize % SHARDS]
+        // Addresses are multiples of 256, and often of much more: every bit above counts.
+        let mixed = (ptr >> 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        &self.by_address[(mixed >> 60) as usize % SHARDS]
     }
 }
 
