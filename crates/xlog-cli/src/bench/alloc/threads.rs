@@ -23,7 +23,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         let mut times = Vec::with_capacity(rounds);
         for _ in 0..rounds {
             let start = Barrier::new(threads);
-            let one_thread = |stream: StreamId| -> Result<f64, String> {
+            let one_thread = |stream: StreamId| -> Result<(Instant, Instant), String> {
                 let pair = || {
                     let block = lab.default.runtime.allocate(SIZE, stream, AllocTag("bench"))?;
                     lab.default.runtime.deallocate(block)
@@ -33,10 +33,10 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
                 start.wait();
                 let begin = Instant::now();
                 run(pairs)?;
-                Ok(begin.elapsed().as_nanos() as f64 / pairs as f64)
+                Ok((begin, Instant::now()))
             };
             let one_thread = &one_thread;
-            let each: Vec<f64> = std::thread::scope(|scope| {
+            let each: Vec<(Instant, Instant)> = std::thread::scope(|scope| {
                 let running: Vec<_> = streams[..threads]
                     .iter()
                     .map(|stream| scope.spawn(move || one_thread(*stream)))
@@ -46,8 +46,11 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
                     .map(|thread| thread.join().map_err(|_| "a thread panicked".to_owned())?)
                     .collect::<Result<_, String>>()
             })?;
-            // The rates of the threads add up.
-            times.push(1.0 / each.iter().map(|ns| 1.0 / ns).sum::<f64>());
+            // From the first that begins to the last that ends.
+            let begin = each.iter().map(|(begin, _)| *begin).min();
+            let end = each.iter().map(|(_, end)| *end).max();
+            let took = begin.zip(end).map_or(0.0, |(b, e)| (e - b).as_nanos() as f64);
+            times.push(took / (threads * pairs) as f64);
         }
         let ns = median(times);
         let times_one = alone.get_or_insert(ns).max(f64::MIN_POSITIVE) / ns;

@@ -18,6 +18,9 @@ use crate::device_runtime::{
 /// Blocks of a bin that are looked at for one that needs no wait.
 const LOOKS: usize = 9;
 
+/// Blocks that wait in a bin before the device is asked how far it has come.
+const MANY: usize = 32;
+
 /// Larger classes whose blocks do as well, a fifth larger at most; small blocks are cheap to cut.
 const NEAR: u16 = 3;
 const NEAR_FROM: usize = 64 << 10;
@@ -149,6 +152,12 @@ impl Arena {
         let chunk = bin.swap_remove(found);
         self.count_taken(class, lane.index());
         Some(chunk)
+    }
+
+    /// The oldest block of a bin in which many wait for uses that are likely to be over by now.
+    pub(super) fn oldest_of_many(&self, class: Class) -> Option<u32> {
+        let bin = self.bins.get(usize::from(class.0))?;
+        (bin.len() >= MANY).then(|| bin[0].slot)
     }
 
     /// The same, or one that is a little larger: before bins are emptied and ranges cut.

@@ -212,6 +212,12 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn take_elsewhere(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
+        let oldest = self.arenas[lane.index()].0.lock().oldest_of_many(class);
+        if let Some(slot) = oldest
+            && !self.tracker().follows_slot(slot, lane)
+        {
+            self.tracker().ask_about_slot(slot);
+        }
         if let Some(chunk) = self.take_from(lane.index(), class, Take::Ready, lane)? {
             return Ok(chunk);
         }

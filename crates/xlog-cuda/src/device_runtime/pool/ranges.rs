@@ -4,9 +4,9 @@
 //! Joining and splitting lose none of them, and a block cut from a range follows the uses of its
 //! own bytes and no others.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use smallvec::{SmallVec, smallvec};
+use smallvec::SmallVec;
 
 use crate::device_runtime::tracker::Point;
 
@@ -30,7 +30,8 @@ pub(super) struct Piece {
     pub(super) uses: Uses,
 }
 
-type Pieces = SmallVec<[Piece; 1]>;
+/// In the order of their addresses; cut and joined at both ends.
+type Pieces = VecDeque<Piece>;
 
 /// Free bytes in a row, all of one slab.
 #[derive(Clone, Debug)]
@@ -70,8 +71,7 @@ impl Cut {
 
     /// Splits the first `bytes` bytes off.
     pub(super) fn split_off_front(&mut self, bytes: usize) -> Self {
-        let (front, back) = split(std::mem::take(&mut self.pieces), bytes);
-        self.pieces = back;
+        let front = take_front(&mut self.pieces, bytes);
         let ptr = self.ptr;
         self.ptr += bytes as u64;
         Self { ptr, slab: self.slab, pieces: front }
@@ -101,7 +101,7 @@ impl Ranges {
 
     /// Adds free bytes of `slab` that follow `uses`, and joins them with their neighbours.
     pub(super) fn add(&mut self, ptr: u64, bytes: usize, slab: u64, uses: Uses) {
-        self.add_pieces(ptr, slab, smallvec![Piece { bytes, uses }]);
+        self.add_pieces(ptr, slab, Pieces::from([Piece { bytes, uses }]));
     }
 
     fn add_pieces(&mut self, mut ptr: u64, slab: u64, mut pieces: Pieces) {
@@ -110,19 +110,18 @@ impl Ranges {
         if let Some((&start, range)) = before
             && range.slab == slab
             && start + range.bytes as u64 == ptr
-            && let Some(mut range) = self.detach(start)
+            && let Some(range) = self.detach(start)
         {
-            range.pieces.append(&mut pieces);
-            (ptr, bytes, pieces) = (start, bytes + range.bytes, range.pieces);
+            (ptr, bytes) = (start, bytes + range.bytes);
+            pieces = join(range.pieces, pieces);
         }
         let end = ptr + bytes as u64;
         if self.by_address.get(&end).is_some_and(|after| after.slab == slab)
-            && let Some(mut range) = self.detach(end)
+            && let Some(range) = self.detach(end)
         {
             bytes += range.bytes;
-            pieces.append(&mut range.pieces);
+            pieces = join(pieces, range.pieces);
         }
-        join_alike(&mut pieces);
         self.by_size.insert((bytes, ptr));
         self.by_address.insert(ptr, Range { bytes, slab, pieces });
     }
@@ -159,18 +158,22 @@ impl Ranges {
     }
 
     fn cut_from(&mut self, ptr: u64, bytes: usize, end: End) -> Option<Cut> {
-        let range = self.detach(ptr)?;
+        let mut range = self.detach(ptr)?;
         let left = range.bytes - bytes;
-        let (front_bytes, block, rest) = match end {
-            End::Front => (bytes, ptr, ptr + bytes as u64),
-            End::Back => (left, ptr + left as u64, ptr),
+        let (block, rest) = match end {
+            End::Front => (ptr, ptr + bytes as u64),
+            End::Back => (ptr + left as u64, ptr),
         };
-        let (front, back) = split(range.pieces, front_bytes);
-        let (mine, others) = if end == End::Front { (front, back) } else { (back, front) };
+        let pieces = match end {
+            End::Front => take_front(&mut range.pieces, bytes),
+            End::Back => take_back(&mut range.pieces, bytes),
+        };
         if left > 0 {
-            self.add_pieces(rest, range.slab, others);
+            // It has no neighbours: they would have been joined.
+            self.by_size.insert((left, rest));
+            self.by_address.insert(rest, Range { bytes: left, ..range });
         }
-        Some(Cut { ptr: block, slab: range.slab, pieces: mine })
+        Some(Cut { ptr: block, slab: range.slab, pieces })
     }
 
     /// Puts back what was cut.
@@ -204,17 +207,38 @@ impl Ranges {
 
 /// Joins pieces side by side that follow the same uses.
 fn join_alike(pieces: &mut Pieces) {
-    pieces.dedup_by(|later, earlier| {
-        let same = later.uses == earlier.uses;
-        if same {
-            earlier.bytes += later.bytes;
-        }
-        same
-    });
+    let mut joined = Pieces::with_capacity(pieces.len());
+    pieces.drain(..).for_each(|piece| push_back(&mut joined, piece));
+    *pieces = joined;
+}
+
+fn push_back(pieces: &mut Pieces, piece: Piece) {
+    match pieces.back_mut() {
+        Some(last) if last.uses == piece.uses => last.bytes += piece.bytes,
+        _ => pieces.push_back(piece),
+    }
+}
+
+fn push_front(pieces: &mut Pieces, piece: Piece) {
+    match pieces.front_mut() {
+        Some(first) if first.uses == piece.uses => first.bytes += piece.bytes,
+        _ => pieces.push_front(piece),
+    }
+}
+
+/// Joins the pieces of two neighbours; the fewer of them move.
+fn join(mut front: Pieces, mut back: Pieces) -> Pieces {
+    if front.len() >= back.len() {
+        back.into_iter().for_each(|piece| push_back(&mut front, piece));
+        front
+    } else {
+        front.into_iter().rev().for_each(|piece| push_front(&mut back, piece));
+        back
+    }
 }
 
 /// The pieces that `bytes` bytes at one end of a range lie in.
-fn pieces_at(pieces: &[Piece], bytes: usize, end: End) -> impl Iterator<Item = &Piece> {
+fn pieces_at(pieces: &Pieces, bytes: usize, end: End) -> impl Iterator<Item = &Piece> {
     let count = pieces.len();
     let nth = move |index: usize| match end {
         End::Front => &pieces[index],
@@ -228,25 +252,42 @@ fn pieces_at(pieces: &[Piece], bytes: usize, end: End) -> impl Iterator<Item = &
     })
 }
 
-/// Splits pieces after `bytes` bytes.
-fn split(pieces: Pieces, bytes: usize) -> (Pieces, Pieces) {
-    let (mut front, mut back, mut left) = (Pieces::new(), Pieces::new(), bytes);
-    for piece in pieces {
-        let mine = piece.bytes.min(left);
-        left -= mine;
-        if mine < piece.bytes {
-            back.push(Piece { bytes: piece.bytes - mine, uses: piece.uses.clone() });
+/// Takes the pieces of the first `bytes` bytes out.
+fn take_front(pieces: &mut Pieces, bytes: usize) -> Pieces {
+    let (mut taken, mut left) = (Pieces::new(), bytes);
+    while left > 0
+        && let Some(mut piece) = pieces.pop_front()
+    {
+        if piece.bytes > left {
+            pieces.push_front(Piece { bytes: piece.bytes - left, uses: piece.uses.clone() });
+            piece.bytes = left;
         }
-        if mine > 0 {
-            front.push(Piece { bytes: mine, uses: piece.uses });
-        }
+        left -= piece.bytes;
+        taken.push_back(piece);
     }
-    (front, back)
+    taken
+}
+
+/// Takes the pieces of the last `bytes` bytes out.
+fn take_back(pieces: &mut Pieces, bytes: usize) -> Pieces {
+    let (mut taken, mut left) = (Pieces::new(), bytes);
+    while left > 0
+        && let Some(mut piece) = pieces.pop_back()
+    {
+        if piece.bytes > left {
+            pieces.push_back(Piece { bytes: piece.bytes - left, uses: piece.uses.clone() });
+            piece.bytes = left;
+        }
+        left -= piece.bytes;
+        taken.push_front(piece);
+    }
+    taken
 }
 
 #[cfg(test)]
 mod tests {
     use proptest::prelude::*;
+    use smallvec::smallvec;
 
     use super::*;
 

@@ -79,6 +79,14 @@ impl UseTracker {
             && !slot.with_rest(|rest| rest.unprotected)
     }
 
+    /// Asks the device how far the streams have come that used a retired slot.
+    pub(crate) fn ask_about_slot(&self, number: u32) {
+        if let Some(slot) = self.slots.get(number) {
+            let uses = self.outstanding(number, slot);
+            uses.points().iter().for_each(|point| self.lanes[point.lane()].ask(&self.device));
+        }
+    }
+
     /// Makes work on `lane` follow every use of a retired slot.
     pub(crate) fn follow_slot(&self, number: u32, lane: &Lane) -> ResourceResult<()> {
         match self.slots.get(number) {

@@ -341,13 +341,20 @@ impl Lane {
         self.held.store(submit.held_events.len(), Ordering::Relaxed);
     }
 
+    /// Asks how far the stream has come, unless somebody is enqueueing on it at this moment.
+    pub(crate) fn ask(&self, device: &CudaDevice) {
+        if let Some(mut submit) = self.submit.try_lock() {
+            self.probe(device, &mut submit);
+        }
+    }
+
     /// Asks how far the stream has come. One answer covers every event before it, so the newest
     /// that is likely to be done is asked first.
     #[cold]
     #[inline(never)]
     fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
         let length = self.trail.lock().len();
-        for back in [length / 8, length / 2, length - 1] {
+        for back in [length / 8, length / 2, length.saturating_sub(1)] {
             let Some(found) = self.trail.lock().nth_newest(back) else { break };
             // SAFETY: the event is held by `found`.
             match device.note(unsafe { device.driver().event_done(found.event.raw) }) {
