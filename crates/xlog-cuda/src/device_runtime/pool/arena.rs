@@ -18,11 +18,14 @@ use crate::device_runtime::{
 /// Blocks of a bin that are looked at for one that needs no wait.
 const LOOKS: usize = 9;
 
+/// Blocks a bin has room for from the start.
+const FIRST_IN_BIN: usize = 32;
+
 /// Blocks that wait in a bin before the device is asked how far it has come.
 const MANY: usize = 32;
 
-/// Larger classes whose blocks do as well, a fifth larger at most; small blocks are cheap to cut.
-const NEAR: u16 = 3;
+/// Larger classes whose blocks do as well, a quarter larger at most; small blocks are cheap to cut.
+const NEAR: u16 = 4;
 const NEAR_FROM: usize = 64 << 10;
 
 /// Small blocks are cut several at once, this much memory at a time.
@@ -195,15 +198,48 @@ impl Arena {
     fn put_into_bin(&mut self, chunk: Chunk) {
         self.cached += chunk.class.bytes();
         match self.bins.get_mut(usize::from(chunk.class.0)) {
-            Some(bin) => bin.push(chunk),
-            None => self.push_first(chunk),
+            Some(bin) if bin.len() < bin.capacity() => bin.push(chunk),
+            _ => self.push_into_larger(chunk),
         }
     }
 
     #[cold]
-    fn push_first(&mut self, chunk: Chunk) {
-        self.bins.resize_with(CLASSES, Vec::new);
-        self.bins[usize::from(chunk.class.0)].push(chunk);
+    #[inline(never)]
+    fn push_into_larger(&mut self, chunk: Chunk) {
+        if self.bins.is_empty() {
+            self.bins.resize_with(CLASSES, Vec::new);
+        }
+        let bin = &mut self.bins[usize::from(chunk.class.0)];
+        // Far enough from what another arena's thread writes.
+        bin.reserve(FIRST_IN_BIN.max(bin.len()));
+        bin.push(chunk);
+    }
+
+    /// Makes one larger free block part of the ranges, for a request that finds nothing else.
+    fn break_larger(&mut self, class: Class, tracker: &UseTracker, lane: &Lane) -> bool {
+        let larger = self.bins.iter().enumerate().skip(usize::from(class.0) + 1);
+        let ready = |bin: &Vec<Chunk>| {
+            bin.last().is_some_and(|chunk| tracker.follows_slot(chunk.slot, lane))
+        };
+        let Some((found, _)) = larger.into_iter().find(|(_, bin)| ready(bin)) else {
+            return false;
+        };
+        let Some(chunk) = self.bins[found].pop() else { return false };
+        self.cached -= chunk.class.bytes();
+        self.dissolve(chunk, tracker);
+        true
+    }
+
+    /// Makes a free block part of the ranges.
+    fn dissolve(&mut self, chunk: Chunk, tracker: &UseTracker) {
+        // Memory with a use that nobody can wait for is never used again.
+        if tracker.is_unprotected(chunk.slot) {
+            return;
+        }
+        let uses = Uses::from_slice(tracker.dissolve(chunk.slot).points());
+        if let Some(slab) = self.slab_of(chunk.ptr) {
+            self.ranges.add(chunk.ptr, chunk.class.bytes(), slab, uses);
+        }
     }
 
     /// A block from a bin or from the ranges.
@@ -221,11 +257,15 @@ impl Arena {
         let bytes = class.bytes();
         // Several small ones at once, while that is free.
         let run = (RUN / bytes).max(1) * bytes;
-        let cut = self.ranges.cut(run, false, ready).map(|cut| (cut, run)).or_else(|| {
-            let cut = self.ranges.cut(bytes, false, ready)?;
-            Some((cut, bytes))
-        });
-        if let Some((cut, run)) = cut {
+        let cut = |ranges: &mut Ranges| {
+            let whole = ranges.cut(run, false, ready).map(|cut| (cut, run));
+            whole.or_else(|| Some((ranges.cut(bytes, false, ready)?, bytes)))
+        };
+        let mut found = cut(&mut self.ranges);
+        if found.is_none() && self.break_larger(class, tracker, lane) {
+            found = cut(&mut self.ranges);
+        }
+        if let Some((cut, run)) = found {
             return self.carve(class, cut, run, (tracker, lane)).map(Some);
         }
         if take == Take::Ready {
@@ -284,15 +324,8 @@ impl Arena {
     /// Empties the bins into the ranges, where neighbours join.
     pub(super) fn flush(&mut self, tracker: &UseTracker) {
         for class in 0..self.bins.len() {
-            let bytes = Class(class as u16).bytes();
             for chunk in std::mem::take(&mut self.bins[class]) {
-                if tracker.is_unprotected(chunk.slot) {
-                    continue;
-                }
-                let uses = Uses::from_slice(tracker.dissolve(chunk.slot).points());
-                if let Some(slab) = self.slab_of(chunk.ptr) {
-                    self.ranges.add(chunk.ptr, bytes, slab, uses);
-                }
+                self.dissolve(chunk, tracker);
             }
         }
         self.cached = 0;
