@@ -3,6 +3,7 @@
 pub(super) mod adaptors;
 pub(super) mod allocation;
 pub(super) mod budget;
+pub(super) mod conformance;
 pub(super) mod deallocation;
 pub(super) mod decorators;
 pub(super) mod direct;
