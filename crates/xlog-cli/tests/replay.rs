@@ -141,10 +141,14 @@ fn a_log_of_the_adaptor_runs_again() {
             logged.deallocate(block).expect("memory goes back");
         }
     }
-    let object = said(&replay(&path, &["--json"]));
-    let object: serde_json::Value = serde_json::from_str(&object).expect("one JSON object");
-    assert_eq!((&object["all"]["calls"], &object["never_freed"]), (&198.into(), &0.into()));
-    assert_eq!(object["peak_live_bytes"], 99 * 64);
+    for (stack, peak, has_pool) in [("async", 99 * 64, false), ("default", 25 * 256, true)] {
+        let object = said(&replay(&path, &["--json", "--stack", stack]));
+        let object: serde_json::Value = serde_json::from_str(&object).expect("one JSON object");
+        assert_eq!((&object["all"]["calls"], &object["never_freed"]), (&198.into(), &0.into()));
+        assert_eq!(object["peak_live_bytes"], peak, "{stack}: what was granted");
+        assert_eq!(object["pool_bytes"].is_u64(), has_pool, "{stack}");
+        assert_eq!(object["fragmentation"].is_f64(), has_pool, "{stack}");
+    }
 }
 
 #[test]

@@ -14,7 +14,7 @@ pub(super) const SLAB_GRAIN: usize = 2 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PoolOptions {
-    /// Bytes of the first slab; later ones are as large as half of what the pool has by then.
+    /// Bytes of a stream's first slab; later ones are as large as all it has by then.
     pub first_slab: usize,
     /// No slab is larger than this unless a single block has to be.
     pub largest_slab: usize,
@@ -25,7 +25,7 @@ pub struct PoolOptions {
 
 impl Default for PoolOptions {
     fn default() -> Self {
-        Self { first_slab: 32 << 20, largest_slab: 1 << 30, maximum: None }
+        Self { first_slab: 8 << 20, largest_slab: 1 << 30, maximum: None }
     }
 }
 
@@ -51,9 +51,10 @@ impl PoolOptions {
         self
     }
 
-    /// Bytes of the next slab of a pool that has `reserved`, and needs `needed` in one piece.
-    pub(super) fn next_slab(&self, reserved: usize, needed: usize) -> usize {
-        let wished = (reserved / 2).max(self.first_slab).min(self.largest_slab);
+    /// Bytes of the next slab of a stream that has `slabs` bytes of them, and needs `needed` in one
+    /// piece.
+    pub(super) fn next_slab(&self, slabs: usize, needed: usize) -> usize {
+        let wished = slabs.max(self.first_slab).min(self.largest_slab);
         round(wished.max(needed))
     }
 }
@@ -70,8 +71,8 @@ mod tests {
     #[test]
     fn slabs_grow_with_the_pool_up_to_a_limit() {
         let options = PoolOptions::default().with_largest_slab(256 << 20);
-        assert_eq!(options.next_slab(0, 1), 32 << 20);
-        assert_eq!(options.next_slab(200 << 20, 1), 100 << 20);
+        assert_eq!(options.next_slab(0, 1), 8 << 20);
+        assert_eq!(options.next_slab(100 << 20, 1), 100 << 20);
         assert_eq!(options.next_slab(2 << 30, 1), 256 << 20);
         assert_eq!(options.next_slab(0, (300 << 20) + 1), 302 << 20, "one block may be larger");
         assert_eq!(PoolOptions::default().with_first_slab(0).next_slab(0, 1), SLAB_GRAIN);

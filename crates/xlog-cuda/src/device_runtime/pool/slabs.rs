@@ -18,8 +18,8 @@ impl Core {
     #[cold]
     pub(super) fn grow(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
         let needed = class.bytes();
-        let reserved = self.reserved.load(Ordering::Relaxed);
-        let wished = self.options.next_slab(reserved, needed);
+        let of_arena = self.arenas[lane.index()].0.lock().fill().slab_bytes;
+        let wished = self.options.next_slab(of_arena, needed);
         match self.add_slab(wished, class, lane) {
             // The least that will do, if that is less.
             Err(_) if round(needed) < wished => self.add_slab(round(needed), class, lane),

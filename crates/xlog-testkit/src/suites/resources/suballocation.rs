@@ -28,6 +28,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     memory_that_needs_no_wait_is_preferred,
     another_streams_first_use_waits_for_the_uses_of_the_range_and_no_allocation,
     a_pair_on_one_stream_asks_nothing_of_the_driver,
+    streams_that_need_little_share_a_slab,
     a_stream_can_be_released_though_the_pool_grew_on_it,
     wrong_handles_are_refused_and_change_nothing,
     a_free_between_preflight_and_commit_waits_for_the_commit,
@@ -261,6 +262,21 @@ fn a_pair_on_one_stream_asks_nothing_of_the_driver(device: TestDevice) {
     }
 }
 
+/// Thirty streams with a few bytes each are no reason for thirty slabs.
+fn streams_that_need_little_share_a_slab(device: TestDevice) {
+    let (rig, pool) = pooled(device, None);
+    let streams: [StreamId; 30] = rig.streams();
+    let blocks = streams.map(|stream| {
+        let block = rig.block(8, stream);
+        rig.runtime.synchronize(stream).unwrap_or_else(fail);
+        block
+    });
+    assert_eq!(pool.report().slabs, 1, "what nobody uses any more is shared");
+    for block in blocks {
+        rig.runtime.deallocate(block).unwrap_or_else(fail);
+    }
+}
+
 fn a_stream_can_be_released_though_the_pool_grew_on_it(device: TestDevice) {
     let (rig, pool) = pooled(device, None);
     let [a] = rig.streams();
@@ -402,6 +418,8 @@ fn each_failing_driver_call_leaves_the_books_exact(device: TestDevice) {
     let (rig, pool) = pooled(device, Some(SLAB));
     let [a, b] = rig.streams();
     let block = rig.block(SLAB, a);
+    let gate = Gate::new(&rig);
+    gate.hold(&rig, a);
     rig.touch(&block, a, Access::Write);
     rig.runtime.deallocate(block).unwrap_or_else(fail);
     let before = pool.report().live_bytes;
@@ -410,6 +428,7 @@ fn each_failing_driver_call_leaves_the_books_exact(device: TestDevice) {
     assert!(is_injected(&refused), "{refused}");
     assert_eq!(pool.report().live_bytes, before);
     let block = rig.block(SLAB, b);
+    gate.open();
     rig.runtime.deallocate(block).unwrap_or_else(fail);
 }
 
