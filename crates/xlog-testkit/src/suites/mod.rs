@@ -34,6 +34,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
         ("budget", resources::budget::CASES),
+        ("guard", resources::guard::CASES),
         ("facade", resources::facade::CASES),
         ("order", rules::order::CASES),
         ("economy", rules::economy::CASES),
