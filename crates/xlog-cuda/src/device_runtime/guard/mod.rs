@@ -10,11 +10,13 @@
 //!
 //! Validation: as everywhere, device, then stream, then (address, generation).
 
+mod allocate;
 mod books;
 mod core;
 mod examine;
 mod finding;
 mod options;
+mod quarantine;
 
 use std::{
     fmt,
@@ -125,6 +127,19 @@ impl DebugGuardResource {
     }
 
     /// Looks at every block in quarantine, and gives it back.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use xlog_cuda::{CudaDevice, device_runtime::*};
+    ///
+    /// let stack = ResourceStack::debugging(Arc::new(CudaDevice::host())).build()?;
+    /// let block = stack.runtime.allocate(1000, StreamId::DEFAULT, AllocTag("example"))?;
+    /// stack.runtime.deallocate(block)?;
+    /// stack.guard.map_or(Ok(()), |guard| guard.empty_quarantine())?;
+    /// stack.runtime.reap_pending()?;
+    /// assert_eq!(stack.runtime.bytes_outstanding(), 0);
+    /// # Ok::<(), ResourceError>(())
+    /// ```
     pub fn empty_quarantine(&self) -> ResourceResult<()> {
         self.core.check_parts()?;
         self.core.empty_quarantine()

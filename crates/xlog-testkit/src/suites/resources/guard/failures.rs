@@ -21,7 +21,7 @@ pub(super) fn each_failing_driver_call_is_an_error_and_loses_nothing(device: Tes
     let mut failed = 0;
     for (call, pass, often) in calls
         .iter()
-        .flat_map(|call| (0..5).flat_map(move |pass| [1, 2, 3].map(|often| (*call, pass, often))))
+        .flat_map(|call| (0..4).flat_map(move |pass| [1, 3].map(|often| (*call, pass, often))))
     {
         let text = format!("{call:?} after {pass}, {often} times");
         let (rig, guard) = guarded(device, GuardOptions::default().with_quarantine(1 << 20, 1));
@@ -57,7 +57,7 @@ pub(super) fn each_failing_driver_call_is_an_error_and_loses_nothing(device: Tes
         assert_eq!(guard.findings().len(), 0, "{text}");
         assert_works(&rig, a);
     }
-    assert!(failed > 60, "{failed} of 120 programs saw a failure");
+    assert!(failed > 45, "only {failed} of 64 programs saw a failure");
 }
 
 pub(super) fn a_free_the_guard_cannot_look_at_is_looked_at_by_the_next_reap(device: TestDevice) {
