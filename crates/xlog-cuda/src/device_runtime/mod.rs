@@ -6,8 +6,8 @@
 //! [`GlobalDeviceBudget`] keeps a limit. Adaptors wrap any of them: [`StatisticsResource`] counts,
 //! [`TrackingResource`] knows who holds what, [`LoggingResource`] writes down what is asked for,
 //! [`FailureCallbackResource`] asks for memory to be freed, and [`FaultInjectionResource`] fails on
-//! purpose. [`DebugGuardResource`] finds writes outside of blocks and after frees. [`ResourceStack`]
-//! composes them. [`XlogDeviceRuntime`] is the one value a program passes around.
+//! purpose. [`DebugGuardResource`] finds writes outside of blocks and after frees.
+//! [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program passes around.
 //!
 //! ```
 //! use std::sync::Arc;

@@ -145,8 +145,8 @@ mod tests {
     #[test]
     fn a_finding_says_which_block_and_how_far_outside() {
         let after = text(FindingKind::OutOfBoundsAfter, 64, 4);
-        let whose = "; the block is \"keys\", generation 7: 64 bytes at 0x1000, allocation number 5 \
-                     of the guard, allocated on stream 3";
+        let whose = "; the block is \"keys\", generation 7: 64 bytes at 0x1000, allocation number \
+                     5 of the guard, allocated on stream 3";
         assert_eq!(
             after,
             format!(

@@ -185,6 +185,27 @@ pub(super) fn a_clean_program_has_no_findings(device: TestDevice) {
     assert_eq!((guard.findings().len(), rig.runtime.bytes_outstanding()), (0, 0));
 }
 
+pub(super) fn a_free_waits_for_the_work_of_every_stream_before_it_poisons(device: TestDevice) {
+    let (rig, guard) = guarded(device, GuardOptions::default());
+    let [a, b] = rig.streams();
+    warm_up(&rig, 64, &[a, b]);
+    let (data, seen) = (rig.filled(64, 7, a), rig.zeros(64, b));
+    let other = block(&rig, 64, a, "other");
+    let gate = Gate::new(&rig);
+    gate.hold(&rig, b);
+    rig.copy(&data, &seen, b).unwrap_or_else(fail);
+    std::thread::scope(|scope| {
+        let free = scope.spawn(|| drop(data));
+        let early = comes_true(|| free.is_finished());
+        gate.open();
+        assert!(!early, "the free did not wait for the other stream");
+    });
+    assert_eq!(seen.download().unwrap_or_else(fail), [7; 64], "and not the poison");
+    rig.runtime.deallocate(other).unwrap_or_else(fail);
+    guard.check().unwrap_or_else(fail);
+    assert_eq!(guard.findings().len(), 0);
+}
+
 pub(super) fn a_free_between_preflight_and_commit_is_no_finding(device: TestDevice) {
     let (rig, guard) = guarded(device, GuardOptions::default());
     let [a] = rig.streams();

@@ -31,6 +31,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_double_free_says_who_freed_the_block_first,
     new_blocks_and_freed_ones_are_full_of_poison,
     a_clean_program_has_no_findings,
+    a_free_waits_for_the_work_of_every_stream_before_it_poisons,
     a_free_between_preflight_and_commit_is_no_finding,
     wrong_handles_are_refused_and_are_no_findings,
     quarantine_keeps_an_address_from_being_used_again,
