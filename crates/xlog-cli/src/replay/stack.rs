@@ -19,7 +19,7 @@ pub(crate) enum Stack {
     Pool,
     /// What programs get: a budget, a pool and statistics
     Default,
-    /// What programs get for debugging: statistics, and who holds what
+    /// What programs get for debugging: a guard, statistics, and who holds what
     Debug,
 }
 

@@ -5,9 +5,9 @@
 //! uses tracked, [`DirectCudaResource`] plainly, and [`PoolResource`] out of larger ones.
 //! [`GlobalDeviceBudget`] keeps a limit. Adaptors wrap any of them: [`StatisticsResource`] counts,
 //! [`TrackingResource`] knows who holds what, [`LoggingResource`] writes down what is asked for,
-//! [`FailureCallbackResource`] asks for memory to be freed, and [`FaultInjectionResource`] fails on
-//! purpose. [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program
-//! passes around.
+//! [`FailureCallbackResource`] asks for memory to be freed, [`DebugGuardResource`] finds writes
+//! outside of blocks and after frees, and [`FaultInjectionResource`] fails on purpose.
+//! [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program passes around.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -33,6 +33,7 @@ mod budget;
 mod direct;
 mod error;
 mod forward;
+mod guard;
 mod logging;
 mod pool;
 mod resource;
@@ -50,6 +51,7 @@ pub use async_cuda::AsyncCudaResource;
 pub use budget::{GlobalDeviceBudget, Reservation, Shortage};
 pub use direct::DirectCudaResource;
 pub use error::{ResourceError, ResourceResult};
+pub use guard::{DebugGuardResource, Finding, FindingKind, FreedBy, GuardOptions};
 pub use logging::{
     CsvSink, JsonLinesSink, LogAction, LogReadError, LogRecord, LogSink, LoggedCall,
     LoggingResource, MemorySink, read_log,

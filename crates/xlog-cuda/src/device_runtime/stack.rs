@@ -5,9 +5,9 @@ use std::sync::Arc;
 use xlog_core::MemoryBudget;
 
 use super::{
-    AsyncCudaResource, DeviceMemoryResource, DirectCudaResource, GlobalDeviceBudget, PoolOptions,
-    PoolResource, ResourceResult, StatisticsResource, StreamPool, TrackingResource,
-    XlogDeviceRuntime,
+    AsyncCudaResource, DebugGuardResource, DeviceMemoryResource, DirectCudaResource,
+    GlobalDeviceBudget, GuardOptions, PoolOptions, PoolResource, ResourceResult,
+    StatisticsResource, StreamPool, TrackingResource, XlogDeviceRuntime,
 };
 use crate::{CudaDevice, GpuMemoryManager};
 
@@ -41,6 +41,7 @@ pub struct ResourceStack {
 struct Parts {
     budget: Option<Arc<GlobalDeviceBudget>>,
     pool: Option<Arc<PoolResource>>,
+    guard: Option<Arc<DebugGuardResource>>,
     statistics: Option<Arc<StatisticsResource>>,
     tracking: Option<Arc<TrackingResource>>,
 }
@@ -55,6 +56,8 @@ pub struct DeviceStack {
     pub budget: Option<Arc<GlobalDeviceBudget>>,
     /// The pool, if the stack has one.
     pub pool: Option<Arc<PoolResource>>,
+    /// The guard, if the stack has one.
+    pub guard: Option<Arc<DebugGuardResource>>,
     /// The statistics, if the stack has any.
     pub statistics: Option<Arc<StatisticsResource>>,
     /// The list of who holds what, if the stack has one.
@@ -96,7 +99,8 @@ impl ResourceStack {
         Self::over_driver(device).as_in_production()
     }
 
-    /// The stack for debugging: every block a driver allocation of its own, every holder known.
+    /// The stack for debugging: every block a driver allocation of its own and
+    /// guarded, every holder known.
     pub fn debugging(device: Arc<CudaDevice>) -> Self {
         Self::over_driver(device).as_for_debugging()
     }
@@ -109,7 +113,7 @@ impl ResourceStack {
 
     /// What [`debugging`](Self::debugging) puts on top of the driver.
     pub fn as_for_debugging(self) -> Self {
-        self.with_statistics().with_tracking()
+        self.with_guard(GuardOptions::default()).with_statistics().with_tracking()
     }
 
     /// A limit that every stack of the device shares; see [`GlobalDeviceBudget::for_device`]. A
@@ -130,6 +134,28 @@ impl ResourceStack {
         }
         self.top = Box::new(Arc::clone(&pool));
         self.parts.pool = Some(pool);
+        self
+    }
+
+    /// A guard, which finds writes outside of blocks and after frees.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use xlog_cuda::{CudaDevice, device_runtime::*};
+    ///
+    /// let stack = ResourceStack::over_driver(Arc::new(CudaDevice::host()))
+    ///     .with_guard(GuardOptions::default().with_margin(4096))
+    ///     .build()?;
+    /// let block = stack.runtime.allocate(4096, StreamId::DEFAULT, AllocTag("example"))?;
+    /// stack.runtime.deallocate(block)?;
+    /// stack.guard.map_or(Ok(()), |guard| guard.check())?;
+    /// # Ok::<(), ResourceError>(())
+    /// ```
+    pub fn with_guard(mut self, options: GuardOptions) -> Self {
+        let streams = Arc::clone(&self.streams);
+        let guard = Arc::new(DebugGuardResource::new(self.top, streams, options));
+        self.top = Box::new(Arc::clone(&guard));
+        self.parts.guard = Some(guard);
         self
     }
 
@@ -171,8 +197,9 @@ impl ResourceStack {
         let Self { device, streams, top, parts } = self;
         let ordinal = device.info().ordinal;
         let runtime = XlogDeviceRuntime::try_with_resource(device, ordinal, streams, top)?;
-        let Parts { budget, pool, statistics, tracking } = parts;
-        Ok(DeviceStack { runtime: Arc::new(runtime), budget, pool, statistics, tracking })
+        let Parts { budget, pool, guard, statistics, tracking } = parts;
+        let runtime = Arc::new(runtime);
+        Ok(DeviceStack { runtime, budget, pool, guard, statistics, tracking })
     }
 }
 

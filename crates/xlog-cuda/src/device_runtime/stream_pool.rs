@@ -126,6 +126,7 @@ impl StreamPool {
         }
         self.tracker.device().check_alive()?;
         let lane = self.tracker.lane(stream).ok_or_else(|| unknown_stream(stream))?;
+        self.tracker.make_way(lane);
         self.check_unused(lane, stream)?;
         // Most of the waiting is done here, before anybody who acquires has to wait for it.
         self.tracker.synchronize(lane)?;

@@ -35,6 +35,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("suballocation", resources::suballocation::CASES),
         ("conformance", resources::conformance::CASES),
         ("budget", resources::budget::CASES),
+        ("guard", resources::guard::CASES),
         ("facade", resources::facade::CASES),
         ("order", rules::order::CASES),
         ("economy", rules::economy::CASES),

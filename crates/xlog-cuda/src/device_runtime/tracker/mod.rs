@@ -62,6 +62,11 @@ use crate::CudaDevice;
 pub(crate) trait HoldsBlocks: Send + Sync {
     /// Blocks in use that lane `index` is home to.
     fn blocks_on(&self, index: usize) -> usize;
+
+    /// The stream of lane `index` is to be released: gives back what is free and was only kept.
+    fn make_way(&self, index: usize) {
+        let _ = index;
+    }
 }
 
 /// Every tracker there is, by number.
@@ -189,6 +194,12 @@ impl UseTracker {
         let mut holders = self.holders.lock();
         holders.retain(|holder| holder.strong_count() > 0);
         holders.push(holder);
+    }
+
+    /// Has every resource give back what it kept on a lane though it is free. May wait for it.
+    pub(crate) fn make_way(&self, lane: &Lane) {
+        let holders: Vec<_> = self.holders.lock().iter().filter_map(Weak::upgrade).collect();
+        holders.iter().for_each(|holder| holder.make_way(lane.index()));
     }
 
     /// Live blocks and pending frees that name a lane: reasons to keep its stream.

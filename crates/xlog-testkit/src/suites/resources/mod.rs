@@ -8,6 +8,7 @@ pub(super) mod deallocation;
 pub(super) mod decorators;
 pub(super) mod direct;
 pub(super) mod facade;
+pub(super) mod guard;
 pub(super) mod log_order;
 pub(super) mod logging;
 pub(super) mod pool;
