@@ -156,7 +156,8 @@ impl Slot {
     /// Makes the slot that of a range nobody has yet: out of use until it is renewed.
     pub(crate) fn reserve(&self, ptr: u64, uses: &[Point], tenant: Tenant, bytes: usize) {
         let (first, others) = uses.split_first().map_or((Point::default(), uses), |(f, o)| (*f, o));
-        self.generation.store(0, Ordering::Relaxed);
+        // Nobody's, and larger than any that a block at this address had in another slot.
+        self.generation.store(Generation::next().0, Ordering::Relaxed);
         self.readers.store(0, Ordering::Relaxed);
         self.last_write.store(first.pack(), Ordering::Relaxed);
         self.ptr.store(ptr, Ordering::Relaxed);

@@ -29,6 +29,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     another_streams_first_use_waits_for_the_uses_of_the_range_and_no_allocation,
     a_pair_on_one_stream_asks_nothing_of_the_driver,
     streams_that_need_little_share_a_slab,
+    an_address_that_comes_back_has_a_larger_generation,
     a_stream_can_be_released_though_the_pool_grew_on_it,
     wrong_handles_are_refused_and_change_nothing,
     a_free_between_preflight_and_commit_waits_for_the_commit,
@@ -260,6 +261,31 @@ fn a_pair_on_one_stream_asks_nothing_of_the_driver(device: TestDevice) {
     for call in [DriverCall::AllocateOn, DriverCall::FreeOn, DriverCall::WaitEvent] {
         assert_eq!(calls(call), 0, "{call:?}");
     }
+}
+
+/// Whichever thread hands the memory out, and whether it was a block of its own or part of a range
+/// in between.
+fn an_address_that_comes_back_has_a_larger_generation(device: TestDevice) {
+    let (rig, pool) = pooled(device, Some(SLAB));
+    let [a] = rig.streams();
+    let mut last = BTreeMap::<u64, Generation>::new();
+    let mut allocate = |bytes: usize, on_another_thread: bool| {
+        let block = if on_another_thread {
+            let other = || rig.block(bytes, a);
+            std::thread::scope(|scope| scope.spawn(other).join().expect("a block"))
+        } else {
+            rig.block(bytes, a)
+        };
+        let before = last.insert(block.ptr, block.generation);
+        assert!(before.is_none_or(|before| before < block.generation), "{before:?}, {block:?}");
+        rig.runtime.deallocate(block).unwrap_or_else(fail);
+    };
+    for round in 0..40 {
+        allocate(64 << 10, round % 2 == 0);
+        // All of it, so that the smaller block's slot is given up.
+        allocate(SLAB, round % 3 == 0);
+    }
+    assert_eq!(pool.report().live_blocks, 0);
 }
 
 /// Thirty streams with a few bytes each are no reason for thirty slabs.
