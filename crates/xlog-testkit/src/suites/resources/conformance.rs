@@ -27,8 +27,8 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     every_stack_passes_the_drivers_errors_on,
 ];
 
-type Boxed = Box<dyn DeviceMemoryResource + Send + Sync>;
-type Make = fn(Arc<AsyncCudaResource>) -> Boxed;
+pub(super) type Boxed = Box<dyn DeviceMemoryResource + Send + Sync>;
+pub(super) type Make = fn(Arc<AsyncCudaResource>) -> Boxed;
 
 const LIMIT: usize = 1 << 40;
 
@@ -38,7 +38,7 @@ fn pool_over(streams: &Arc<AsyncCudaResource>, inner: Boxed) -> Boxed {
 }
 
 /// Every resource that tracks uses, each adaptor over it, and the two stacks programs get.
-const STACKS: &[(&str, Make)] = &[
+pub(super) const STACKS: &[(&str, Make)] = &[
     ("async", |driver| Box::new(driver)),
     ("budget", |driver| Box::new(GlobalDeviceBudget::new(Box::new(driver), LIMIT))),
     ("pool", |driver| pool_over(&driver, Box::new(Arc::clone(&driver)))),

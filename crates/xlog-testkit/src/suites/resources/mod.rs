@@ -12,4 +12,5 @@ pub(super) mod guard;
 pub(super) mod log_order;
 pub(super) mod logging;
 pub(super) mod pool;
+pub(super) mod programs;
 pub(super) mod suballocation;
