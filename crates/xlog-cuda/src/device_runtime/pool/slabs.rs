@@ -72,7 +72,9 @@ impl Core {
         let aside = tracker.set_aside(BlockId::from_block(&block));
         let uses = match &aside {
             Some(aside) => {
-                block.alloc_stream = StreamId::DEFAULT;
+                if aside.rehomed {
+                    block.alloc_stream = StreamId::DEFAULT;
+                }
                 Uses::from_slice(aside.birth.points())
             }
             // Nobody says when the memory is valid but that it is so behind this point.

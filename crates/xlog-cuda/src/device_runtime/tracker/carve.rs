@@ -21,19 +21,26 @@ pub(crate) struct SetAside {
     ptr: u64,
     /// The uses its parts start from.
     pub(crate) birth: Frontier,
+    /// Whether its home is the default stream now.
+    pub(crate) rehomed: bool,
 }
 
 impl UseTracker {
     /// Sets a block aside, and makes the default stream its home: whoever releases the stream it
-    /// was allocated on knows nothing of it. `None` if it is not one of this tracker's.
+    /// was allocated on knows nothing of it. A block that its owner counts itself keeps its home.
+    /// `None` if it is not one of this tracker's.
     pub(crate) fn set_aside(&self, block: BlockId) -> Option<SetAside> {
         let (number, slot) = self.find_block(block, SlotHint::NONE)?;
         let birth = self.outstanding(number, slot);
         self.slots.remove(block.ptr, number);
-        self.lanes[0].hold_block();
-        self.lanes[slot.tenant().home].drop_blocks(1);
-        slot.set_home(0);
-        Some(SetAside { number, ptr: block.ptr, birth })
+        let tenant = slot.tenant();
+        let rehomed = tenant.place == Tenant::NOWHERE;
+        if rehomed {
+            self.lanes[0].hold_block();
+            self.lanes[tenant.home].drop_blocks(1);
+            slot.set_home(0);
+        }
+        Some(SetAside { number, ptr: block.ptr, birth, rehomed })
     }
 
     /// Puts a block that was set aside back into the books, to be freed behind `uses`.

@@ -320,7 +320,7 @@ impl UseTracker {
     ) -> ResourceResult<Generation> {
         let (number, slot) = self.slots.take().ok_or("no room for another block's identity")?;
         let generation = Generation::next();
-        let tenant = Tenant { owner, home: home.index(), place: 0 };
+        let tenant = Tenant { owner, home: home.index(), place: Tenant::NOWHERE };
         slot.occupy(generation, ptr, birth, tenant, Rest { bytes, ..Rest::default() });
         self.slots.insert(ptr, number);
         Ok(generation)

@@ -125,6 +125,11 @@ pub(crate) struct Tenant {
     pub(crate) place: u32,
 }
 
+impl Tenant {
+    /// The place of a block that its lane counts, and its owner does not.
+    pub(crate) const NOWHERE: u32 = 0;
+}
+
 /// Keeps one point a lane, the latest.
 pub(crate) fn keep_latest(points: &mut Vec<Point>, point: Point) {
     match points.iter_mut().find(|other| other.lane() == point.lane()) {

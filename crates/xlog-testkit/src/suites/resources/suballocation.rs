@@ -31,6 +31,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     streams_that_need_little_share_a_slab,
     an_address_that_comes_back_has_a_larger_generation,
     a_stream_can_be_released_though_the_pool_grew_on_it,
+    a_pool_over_a_pool_keeps_both_books,
     wrong_handles_are_refused_and_change_nothing,
     a_free_between_preflight_and_commit_waits_for_the_commit,
     the_maximum_is_exact_and_the_pool_usable_after_a_refusal,
@@ -318,6 +319,31 @@ fn a_stream_can_be_released_though_the_pool_grew_on_it(device: TestDevice) {
     pool.trim().unwrap_or_else(fail);
     rig.runtime.reap_pending().unwrap_or_else(fail);
     assert_eq!(rig.resource.bytes_outstanding(), 0);
+}
+
+fn a_pool_over_a_pool_keeps_both_books(device: TestDevice) {
+    let (rig, below) = pooled(device, None);
+    let [a, b] = rig.streams();
+    let streams = Arc::clone(&rig.pool);
+    let above = PoolResource::new(Box::new(Arc::clone(&below)), streams, PoolOptions::default());
+    for _ in 0..3 {
+        let blocks = [a, b, a]
+            .map(|stream| above.allocate(100_000, stream, AllocTag("above")).unwrap_or_else(fail));
+        assert_eq!(above.report().live_blocks, 3);
+        assert!(rig.pool.release(a).is_err(), "live blocks name it");
+        for block in blocks {
+            above.deallocate(block).unwrap_or_else(fail);
+        }
+        above.trim().unwrap_or_else(fail);
+        assert_eq!((above.report().slabs, below.report().live_blocks), (0, 0));
+    }
+    for stream in [a, b] {
+        rig.pool.release(stream).unwrap_or_else(fail);
+    }
+    drop(above);
+    below.trim().unwrap_or_else(fail);
+    rig.runtime.reap_pending().unwrap_or_else(fail);
+    assert_eq!((rig.resource.bytes_outstanding(), rig.pool.stats().blocks), (0, 0));
 }
 
 fn wrong_handles_are_refused_and_change_nothing(device: TestDevice) {
