@@ -33,6 +33,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("log_order", resources::log_order::CASES),
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
+        ("suballocation", resources::suballocation_crowd::CASES),
         ("programs", resources::programs::CASES),
         ("conformance", resources::conformance::CASES),
         ("budget", resources::budget::CASES),

@@ -14,3 +14,4 @@ pub(super) mod logging;
 pub(super) mod pool;
 pub(super) mod programs;
 pub(super) mod suballocation;
+pub(super) mod suballocation_crowd;
