@@ -83,7 +83,8 @@ impl Core {
         let mut birth = None;
         tracker.mark(lane, |point, _| birth = Some(point))?;
         let birth = birth.ok_or("an allocation without a point in its stream")?;
-        let tenant = Tenant { owner: self.owner, home: lane.index(), place: 0 };
+        let (home, place) = (lane.index(), Tenant::AT_ITS_ADDRESS);
+        let tenant = Tenant { owner: self.owner, home, place };
         let slot = tracker.carve((ptr, bytes), tenant, &[birth])?;
         Ok((slot, tracker.renew(slot, lane)))
     }

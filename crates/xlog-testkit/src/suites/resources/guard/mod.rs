@@ -40,6 +40,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_stream_can_be_released_though_its_blocks_are_in_quarantine,
     a_dropped_guard_gives_everything_back,
     a_guard_works_over_any_resource,
+    a_pool_over_a_guard_keeps_both_books,
     the_stack_for_debugging_has_a_guard,
     each_failing_driver_call_is_an_error_and_loses_nothing,
     a_free_the_guard_cannot_look_at_is_looked_at_by_the_next_reap,

@@ -165,3 +165,24 @@ pub(super) fn the_stack_for_debugging_has_a_guard(device: TestDevice) {
     assert_eq!(guard.findings().len(), 1);
     assert!(format!("{guard:?}").contains("findings: 1"));
 }
+
+/// Its slabs are the guard's blocks, which the guard counts itself.
+pub(super) fn a_pool_over_a_guard_keeps_both_books(device: TestDevice) {
+    let (rig, guard) = guarded(device, GuardOptions::default());
+    let [a, b] = rig.streams();
+    let options = PoolOptions::default().with_first_slab(2 << 20);
+    let pool = PoolResource::new(Box::new(Arc::clone(&guard)), Arc::clone(&rig.pool), options);
+    for _ in 0..3 {
+        let blocks = [a, b, a]
+            .map(|stream| pool.allocate(100_000, stream, AllocTag("above")).unwrap_or_else(fail));
+        blocks.map(|block| pool.deallocate(block).unwrap_or_else(fail));
+        pool.trim().unwrap_or_else(fail);
+        guard.empty_quarantine().unwrap_or_else(fail);
+        rig.runtime.reap_pending().unwrap_or_else(fail);
+        assert_eq!((pool.report().slabs, guard.bytes_outstanding()), (0, 0));
+    }
+    for stream in [a, b] {
+        rig.pool.release(stream).unwrap_or_else(fail);
+    }
+    assert!(guard.findings().is_empty());
+}
