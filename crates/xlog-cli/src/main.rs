@@ -48,9 +48,9 @@ enum Command {
 #[derive(Debug, Subcommand)]
 enum Bench {
     /// The cost of a recorded launch above a raw one, and what events and waits it took
-    Launch(bench::LaunchOptions),
+    Launch(bench::BenchOptions),
     /// The cost of an allocation and its free, through the default stack and by the driver alone
-    Alloc(bench::AllocOptions),
+    Alloc(bench::BenchOptions),
 }
 
 fn main() -> ExitCode {

@@ -22,16 +22,16 @@ use std::sync::Arc;
 use clap::Args;
 use xlog_driver::DeviceKind;
 
-pub(crate) use self::alloc::{AllocOptions, run_alloc};
+pub(crate) use self::alloc::run_alloc;
 use self::{lab::Lab, quiet_core::QuietCore, report::Report};
 use crate::{
     Failure,
     device::{DeviceChoice, label},
 };
 
-/// How `xlog bench launch` runs.
+/// How a benchmark runs.
 #[derive(Debug, Args)]
-pub(crate) struct LaunchOptions {
+pub(crate) struct BenchOptions {
     /// The device to measure: host, cuda:N, or auto (the first GPU, else the host)
     #[arg(long, default_value = "auto", value_name = "DEVICE")]
     device: DeviceChoice,
@@ -41,9 +41,22 @@ pub(crate) struct LaunchOptions {
     /// Measure a tenth as long: to see that it works, not to quote
     #[arg(long)]
     quick: bool,
-    /// Measure only patterns whose name contains this
+    /// Measure only what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+}
+
+impl BenchOptions {
+    /// The groups that `--only` names, all without it.
+    fn choose<'g, G>(&self, groups: &'g [G], name: fn(&G) -> &str) -> Result<Vec<&'g G>, Failure> {
+        let wanted = |group: &&G| self.only.as_ref().is_none_or(|only| name(group).contains(only));
+        let chosen: Vec<_> = groups.iter().filter(wanted).collect();
+        if chosen.is_empty() {
+            let names: Vec<_> = groups.iter().map(name).collect();
+            Err(format!("nothing has that in its name; there are: {}", names.join(", ")))?;
+        }
+        Ok(chosen)
+    }
 }
 
 /// A group of patterns: measures on a fresh lab, and reports rows.
@@ -74,14 +87,8 @@ enum Where {
 }
 
 /// Runs the launch benchmark.
-pub(crate) fn run_launch(options: &LaunchOptions) -> Result<(), Failure> {
-    let only = options.only.as_deref();
-    let chosen: Vec<_> =
-        GROUPS.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only))).collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = GROUPS.iter().map(|(name, ..)| *name).collect();
-        Err(format!("no pattern has that in its name; there are: {}", names.join(", ")))?;
-    }
+pub(crate) fn run_launch(options: &BenchOptions) -> Result<(), Failure> {
+    let chosen = options.choose(GROUPS, |(name, ..)| name)?;
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);

@@ -17,9 +17,10 @@ use std::{
 use parking_lot::Mutex;
 
 use super::{
-    Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
-    ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
+    AllocTag, BlockId, BlockState, DeviceBlock, DeviceMemoryResource, ResourceError,
+    ResourceResult, StreamId, StreamPool, UseTracker,
     accounts::{Accounts, Freed},
+    forward::tracked_uses,
     tracker::{RecordedEvent, Retired, foreign_device, unknown_stream},
 };
 use crate::CudaDevice;
@@ -126,6 +127,31 @@ pub(super) fn mismatch(device: &CudaDevice, ordinal: u32, pool: &StreamPool) -> 
     })
 }
 
+/// The same for a resource over another one.
+pub(super) fn mismatch_over(
+    inner: &(dyn DeviceMemoryResource + Send + Sync),
+    pool: &StreamPool,
+) -> Option<String> {
+    let elsewhere = |theirs: &UseTracker| !std::ptr::eq(theirs, &**pool.tracker());
+    mismatch(pool.device(), inner.device_ordinal(), pool).or_else(|| {
+        inner
+            .direct_tracker()
+            .is_some_and(elsewhere)
+            .then(|| "the resource works on another stream pool; share one".into())
+    })
+}
+
+/// The answer to a free of memory that nobody can tell the last use of.
+pub(super) fn never_reused(ptr: u64) -> ResourceError {
+    ResourceError::Driver(
+        format!(
+            "the block at {ptr:#x} had a use that could be neither recorded nor waited for; it is \
+             never reused"
+        )
+        .into(),
+    )
+}
+
 impl Core {
     fn tracker(&self) -> &UseTracker {
         self.pool.tracker()
@@ -159,14 +185,7 @@ impl Core {
     /// Hands a retired block to the driver, behind all its uses.
     fn free(&self, retired: &Retired) -> ResourceResult<()> {
         if retired.unprotected {
-            return Err(ResourceError::Driver(
-                format!(
-                    "the block at {:#x} had a use that could be neither recorded nor waited for; \
-                     it is never reused",
-                    retired.ptr
-                )
-                .into(),
-            ));
+            return Err(never_reused(retired.ptr));
         }
         let tracker = self.tracker();
         let mut lane = tracker.follow_all(retired)?;
@@ -376,45 +395,7 @@ impl DeviceMemoryResource for AsyncCudaResource {
         retried
     }
 
-    fn supports_block_use_tracking(&self) -> bool {
-        true
-    }
-
-    fn prepare_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        self.prepare_uses(&[BlockUse::new(block, access)], stream)
-    }
-
-    fn finish_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        self.finish_uses(&[BlockUse::new(block, access)], stream)
-    }
-
-    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
-        self.finish_block_use(BlockId::from_block(block), stream, Access::Read)
-    }
-
-    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        self.core.check()?;
-        self.core.tracker().prepare(uses, stream, self.core.ordinal)
-    }
-
-    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        self.core.check()?;
-        self.core.tracker().finish(uses, stream, self.core.ordinal)
-    }
-
-    fn direct_tracker(&self) -> Option<&UseTracker> {
-        self.core.mismatch.is_none().then(|| self.core.tracker())
-    }
+    tracked_uses!();
 }
 
 impl fmt::Debug for AsyncCudaResource {

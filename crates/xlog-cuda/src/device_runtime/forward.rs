@@ -125,4 +125,64 @@ macro_rules! forward {
     };
 }
 
-pub(crate) use forward;
+/// Writes the methods of [`DeviceMemoryResource`](super::DeviceMemoryResource) that have to do with
+/// uses, for a resource whose blocks are the tracker's: its `core` has `check`, `tracker`, `ordinal`
+/// and `mismatch`.
+macro_rules! tracked_uses {
+    () => {
+        fn supports_block_use_tracking(&self) -> bool {
+            true
+        }
+
+        fn prepare_block_use(
+            &self,
+            block: $crate::device_runtime::BlockId,
+            stream: $crate::device_runtime::StreamId,
+            access: $crate::device_runtime::Access,
+        ) -> $crate::device_runtime::ResourceResult<()> {
+            self.prepare_uses(&[$crate::device_runtime::BlockUse::new(block, access)], stream)
+        }
+
+        fn finish_block_use(
+            &self,
+            block: $crate::device_runtime::BlockId,
+            stream: $crate::device_runtime::StreamId,
+            access: $crate::device_runtime::Access,
+        ) -> $crate::device_runtime::ResourceResult<()> {
+            self.finish_uses(&[$crate::device_runtime::BlockUse::new(block, access)], stream)
+        }
+
+        fn record_block_use(
+            &self,
+            block: &$crate::device_runtime::DeviceBlock,
+            stream: $crate::device_runtime::StreamId,
+        ) -> $crate::device_runtime::ResourceResult<()> {
+            let id = $crate::device_runtime::BlockId::from_block(block);
+            self.finish_block_use(id, stream, $crate::device_runtime::Access::Read)
+        }
+
+        fn prepare_uses(
+            &self,
+            uses: &[$crate::device_runtime::BlockUse],
+            stream: $crate::device_runtime::StreamId,
+        ) -> $crate::device_runtime::ResourceResult<()> {
+            self.core.check()?;
+            self.core.tracker().prepare(uses, stream, self.core.ordinal)
+        }
+
+        fn finish_uses(
+            &self,
+            uses: &[$crate::device_runtime::BlockUse],
+            stream: $crate::device_runtime::StreamId,
+        ) -> $crate::device_runtime::ResourceResult<()> {
+            self.core.check()?;
+            self.core.tracker().finish(uses, stream, self.core.ordinal)
+        }
+
+        fn direct_tracker(&self) -> Option<&$crate::device_runtime::UseTracker> {
+            self.core.mismatch.is_none().then(|| self.core.tracker())
+        }
+    };
+}
+
+pub(crate) use {forward, tracked_uses};

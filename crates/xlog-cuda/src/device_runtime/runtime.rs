@@ -12,7 +12,8 @@ use xlog_driver::{Arguments, KernelDefinition, LaunchDims};
 
 use super::{
     Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
-    ResourceResult, StreamId, StreamPool, UseTracker, async_cuda::mismatch,
+    ResourceResult, StreamId, StreamPool, UseTracker,
+    async_cuda::{mismatch, mismatch_over},
     tracker::unknown_stream,
 };
 use crate::{CudaDevice, LoadedKernel, memory::StagingPool};
@@ -87,14 +88,13 @@ impl XlogDeviceRuntime {
         let tracker = Arc::clone(pool.tracker());
         let is_ours = |direct: &UseTracker| std::ptr::eq(direct, &*tracker);
         let direct = resource.direct_tracker().is_some_and(is_ours);
-        let other_pool = resource.direct_tracker().is_some() && !direct;
         let mismatch = mismatch(&device, ordinal, &pool).or_else(|| {
             if of_resource != ordinal {
                 return Some(format!(
                     "the resource serves device {of_resource}, the runtime device {ordinal}"
                 ));
             }
-            other_pool.then(|| "the resource works on another stream pool; share one".into())
+            mismatch_over(&*resource, &pool)
         });
         let staging = StagingPool::new(Arc::clone(&device));
         static LAST: AtomicU64 = AtomicU64::new(0);

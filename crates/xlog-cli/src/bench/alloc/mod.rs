@@ -11,7 +11,6 @@ mod threads;
 
 use std::sync::Arc;
 
-use clap::Args;
 use xlog_cuda::{
     CudaDevice,
     device_runtime::{DeviceStack, PoolOptions, ResourceResult, ResourceStack, StreamId},
@@ -19,28 +18,8 @@ use xlog_cuda::{
 use xlog_driver::{DeviceKind, RawStream};
 
 use self::report::Report;
-use super::{measure, quiet_core::QuietCore};
-use crate::{
-    Failure,
-    device::{DeviceChoice, label},
-};
-
-/// How `xlog bench alloc` runs.
-#[derive(Debug, Args)]
-pub(crate) struct AllocOptions {
-    /// The device to measure: host, cuda:N, or auto (the first GPU, else the host)
-    #[arg(long, default_value = "auto", value_name = "DEVICE")]
-    device: DeviceChoice,
-    /// Print one JSON object a line instead of a table
-    #[arg(long)]
-    json: bool,
-    /// Measure a tenth as long: to see that it works, not to quote
-    #[arg(long)]
-    quick: bool,
-    /// Measure only cases whose name contains this
-    #[arg(long, value_name = "TEXT")]
-    only: Option<String>,
-}
+use super::{BenchOptions, measure, quiet_core::QuietCore};
+use crate::{Failure, device::label};
 
 /// Everything a case needs: the default stack, and the same stack without statistics.
 struct Lab {
@@ -90,14 +69,8 @@ const GROUPS: &[(&str, bool, Group)] = &[
 ];
 
 /// Runs the allocation benchmark.
-pub(crate) fn run_alloc(options: &AllocOptions) -> Result<(), Failure> {
-    let only = options.only.as_deref();
-    let chosen: Vec<_> =
-        GROUPS.iter().filter(|(name, ..)| only.is_none_or(|only| name.contains(only))).collect();
-    if chosen.is_empty() {
-        let names: Vec<_> = GROUPS.iter().map(|(name, ..)| *name).collect();
-        Err(format!("no case has that in its name; there are: {}", names.join(", ")))?;
-    }
+pub(crate) fn run_alloc(options: &BenchOptions) -> Result<(), Failure> {
+    let chosen = options.choose(GROUPS, |(name, ..)| name)?;
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);

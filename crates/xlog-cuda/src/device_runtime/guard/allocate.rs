@@ -22,7 +22,7 @@ impl Core {
         stream: StreamId,
         tag: AllocTag,
     ) -> ResourceResult<DeviceBlock> {
-        self.check_parts()?;
+        self.check()?;
         if bytes == 0 {
             return Err(zero_bytes());
         }

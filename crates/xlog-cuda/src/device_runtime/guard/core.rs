@@ -14,6 +14,7 @@ use crate::{
     device_runtime::{
         BlockId, DeviceBlock, DeviceMemoryResource, ResourceError, ResourceResult, StreamPool,
         UseTracker,
+        async_cuda::never_reused,
         tracker::{Lane, foreign_device, unknown_stream},
     },
     memory::StagingPool,
@@ -41,7 +42,7 @@ impl Core {
         self.pool.tracker()
     }
 
-    pub(super) fn check_parts(&self) -> ResourceResult<()> {
+    pub(super) fn check(&self) -> ResourceResult<()> {
         self.device.check_alive()?;
         match &self.mismatch {
             None => Ok(()),
@@ -63,7 +64,7 @@ impl Core {
     /// Checks device, then stream, then (address, generation), looks at the margins, and takes the
     /// block into quarantine. `keep`: if anything is wrong, the block stays the caller's.
     pub(super) fn free(self: &Arc<Self>, block: &DeviceBlock, keep: bool) -> ResourceResult<()> {
-        self.check_parts()?;
+        self.check()?;
         if block.device_ordinal != self.ordinal {
             return Err(foreign_device(block.device_ordinal, self.ordinal));
         }
@@ -138,20 +139,13 @@ impl Core {
     fn lose(&self, block: &Guarded) -> ResourceError {
         self.books.lock().remove(block);
         self.tracker().count_leaked_block();
-        ResourceError::Driver(
-            format!(
-                "the block at {:#x} had a use that could be neither recorded nor waited for; it is \
-                 never reused",
-                block.ptr
-            )
-            .into(),
-        )
+        never_reused(block.ptr)
     }
 }
 
 impl Drop for Core {
     fn drop(&mut self) {
-        if let Err(error) = self.check_parts().and_then(|()| self.check_all()) {
+        if let Err(error) = self.check().and_then(|()| self.check_all()) {
             log::warn!("a guard that is dropped found something: {error}");
         }
         let given = self.empty_quarantine().and(self.retry_unseen());

@@ -31,8 +31,11 @@ pub use self::{
     options::GuardOptions,
 };
 use super::{
-    Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
-    ResourceResult, StreamId, StreamPool, UseTracker, async_cuda::next_owner, tracker::HoldsBlocks,
+    AllocTag, DeviceBlock, DeviceMemoryResource, ResourceError, ResourceResult, StreamId,
+    StreamPool,
+    async_cuda::{mismatch_over, next_owner},
+    forward::tracked_uses,
+    tracker::HoldsBlocks,
 };
 use crate::memory::StagingPool;
 
@@ -79,12 +82,7 @@ impl DebugGuardResource {
     ) -> Self {
         let device = Arc::clone(streams.device());
         let ordinal = inner.device_ordinal();
-        let other_pool = inner
-            .direct_tracker()
-            .is_some_and(|theirs| !std::ptr::eq(theirs, &**streams.tracker()));
-        let mismatch = super::async_cuda::mismatch(&device, ordinal, &streams).or_else(|| {
-            other_pool.then(|| "the resource works on another stream pool; share one".into())
-        });
+        let mismatch = mismatch_over(&*inner, &streams);
         let core = Arc::new(Core {
             owner: next_owner(),
             staging: StagingPool::new(Arc::clone(&device)),
@@ -115,7 +113,7 @@ impl DebugGuardResource {
     ///
     /// Waits for the work on the blocks. Do not call it while a stream is held back.
     pub fn check(&self) -> ResourceResult<()> {
-        self.core.check_parts()?;
+        self.core.check()?;
         self.core.tracker().run_deferred_frees();
         self.core.check_all()
     }
@@ -141,7 +139,7 @@ impl DebugGuardResource {
     /// # Ok::<(), ResourceError>(())
     /// ```
     pub fn empty_quarantine(&self) -> ResourceResult<()> {
-        self.core.check_parts()?;
+        self.core.check()?;
         self.core.empty_quarantine()
     }
 
@@ -182,57 +180,19 @@ impl DeviceMemoryResource for DebugGuardResource {
     /// Catches up on what failed before; blocks stay in quarantine.
     fn reap_pending(&self) -> ResourceResult<()> {
         let core = &self.core;
-        core.check_parts()?;
+        core.check()?;
         core.tracker().run_deferred_frees();
         let (unseen, settled, room) = (core.retry_unseen(), core.settle(), core.make_room());
         core.inner.reap_pending().and(unseen).and(settled).and(room)
     }
 
     fn try_reap(&self) -> ResourceResult<()> {
-        self.core.check_parts()?;
+        self.core.check()?;
         self.core.tracker().run_deferred_frees();
         self.core.inner.try_reap()
     }
 
-    fn supports_block_use_tracking(&self) -> bool {
-        true
-    }
-
-    fn prepare_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        self.prepare_uses(&[BlockUse::new(block, access)], stream)
-    }
-
-    fn finish_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        self.finish_uses(&[BlockUse::new(block, access)], stream)
-    }
-
-    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
-        self.finish_block_use(BlockId::from_block(block), stream, Access::Read)
-    }
-
-    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        self.core.check_parts()?;
-        self.core.tracker().prepare(uses, stream, self.core.ordinal)
-    }
-
-    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        self.core.check_parts()?;
-        self.core.tracker().finish(uses, stream, self.core.ordinal)
-    }
-
-    fn direct_tracker(&self) -> Option<&UseTracker> {
-        self.core.mismatch.is_none().then(|| self.core.tracker())
-    }
+    tracked_uses!();
 }
 
 impl fmt::Debug for DebugGuardResource {

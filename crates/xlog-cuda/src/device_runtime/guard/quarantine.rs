@@ -52,7 +52,7 @@ impl Core {
     /// then, so the resource below has nothing to wait for.
     fn let_go(&self, block: &Arc<Guarded>) -> ResourceResult<()> {
         let mut state = block.state.lock();
-        self.check_parts()?;
+        self.check()?;
         self.examine(block, &mut state)?;
         let tracker = self.tracker();
         let Some(below) = state.below.take() else { return Ok(()) };

@@ -30,9 +30,10 @@ use self::{
     class::{Class, GRAIN, class_of},
 };
 use super::{
-    Access, AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, DeviceMemoryResource,
-    ResourceError, ResourceResult, StreamId, StreamPool, UseTracker,
-    async_cuda::{next_owner, zero_bytes},
+    AllocTag, BlockId, BlockState, DeviceBlock, DeviceMemoryResource, ResourceError,
+    ResourceResult, StreamId, StreamPool, UseTracker,
+    async_cuda::{mismatch_over, never_reused, next_owner, zero_bytes},
+    forward::tracked_uses,
     tracker::{HoldsBlocks, Lane, Retired, Tenant, foreign_device, unknown_stream},
 };
 use crate::{CudaDevice, sync::TinyLock};
@@ -111,11 +112,7 @@ impl PoolResource {
         let device = Arc::clone(streams.device());
         let ordinal = inner.device_ordinal();
         let tracker = streams.tracker();
-        let other_pool =
-            inner.direct_tracker().is_some_and(|theirs| !std::ptr::eq(theirs, &**tracker));
-        let mismatch = super::async_cuda::mismatch(&device, ordinal, &streams).or_else(|| {
-            other_pool.then(|| "the resource works on another stream pool; share one".into())
-        });
+        let mismatch = mismatch_over(&*inner, &streams);
         let owner = next_owner();
         let lanes = tracker.lanes().len();
         let arenas = (0..lanes)
@@ -350,14 +347,7 @@ impl Core {
         let tracker = self.tracker();
         if retired.unprotected {
             tracker.count_leaked_block();
-            return Err(ResourceError::Driver(
-                format!(
-                    "the block at {:#x} had a use that could be neither recorded nor waited for; \
-                     it is never reused",
-                    retired.ptr
-                )
-                .into(),
-            ));
+            return Err(never_reused(retired.ptr));
         }
         let slot = retired.slot();
         let tenant = tracker.tenant_of(slot).ok_or("a block without a place")?;
@@ -438,45 +428,7 @@ impl DeviceMemoryResource for PoolResource {
         self.core.inner.try_reap()
     }
 
-    fn supports_block_use_tracking(&self) -> bool {
-        true
-    }
-
-    fn prepare_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        self.prepare_uses(&[BlockUse::new(block, access)], stream)
-    }
-
-    fn finish_block_use(
-        &self,
-        block: BlockId,
-        stream: StreamId,
-        access: Access,
-    ) -> ResourceResult<()> {
-        self.finish_uses(&[BlockUse::new(block, access)], stream)
-    }
-
-    fn record_block_use(&self, block: &DeviceBlock, stream: StreamId) -> ResourceResult<()> {
-        self.finish_block_use(BlockId::from_block(block), stream, Access::Read)
-    }
-
-    fn prepare_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        self.core.check()?;
-        self.core.tracker().prepare(uses, stream, self.core.ordinal)
-    }
-
-    fn finish_uses(&self, uses: &[BlockUse], stream: StreamId) -> ResourceResult<()> {
-        self.core.check()?;
-        self.core.tracker().finish(uses, stream, self.core.ordinal)
-    }
-
-    fn direct_tracker(&self) -> Option<&UseTracker> {
-        self.core.mismatch.is_none().then(|| self.core.tracker())
-    }
+    tracked_uses!();
 }
 
 impl Drop for Core {

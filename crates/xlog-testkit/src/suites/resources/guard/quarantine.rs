@@ -175,7 +175,9 @@ pub(super) fn a_pool_over_a_guard_keeps_both_books(device: TestDevice) {
     for _ in 0..3 {
         let blocks = [a, b, a]
             .map(|stream| pool.allocate(100_000, stream, AllocTag("above")).unwrap_or_else(fail));
-        blocks.map(|block| pool.deallocate(block).unwrap_or_else(fail));
+        for block in blocks {
+            pool.deallocate(block).unwrap_or_else(fail);
+        }
         pool.trim().unwrap_or_else(fail);
         guard.empty_quarantine().unwrap_or_else(fail);
         rig.runtime.reap_pending().unwrap_or_else(fail);
