@@ -14,6 +14,7 @@ use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail
 pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_single_stream_records_no_event_at_all,
     a_second_stream_still_waits_for_what_the_first_did_alone,
+    a_second_stream_waits_for_older_blocks_that_the_first_used_alone,
     an_acquire_that_fails_leaves_a_single_stream_single,
     back_to_one_stream_events_stop_and_nothing_is_forgotten,
     a_launch_over_eight_blocks_records_exactly_one_event,
@@ -70,6 +71,31 @@ fn a_second_stream_still_waits_for_what_the_first_did_alone(device: TestDevice) 
     gate.open();
     assert!(!early, "the second stream did not wait");
     assert_eq!(seen.download().unwrap_or_else(fail), [7; 512]);
+}
+
+/// The same for blocks that are older than the time alone: their last write has an event of its
+/// own, which says nothing of what the first stream did since.
+fn a_second_stream_waits_for_older_blocks_that_the_first_used_alone(device: TestDevice) {
+    for reads in [false, true] {
+        let rig = Rig::new(device);
+        let only = StreamId::DEFAULT;
+        let [other] = rig.streams();
+        let (data, seen) = (rig.filled(512, 3, only), rig.filled(512, 5, only));
+        rig.pool.release(other).unwrap_or_else(fail);
+        let gate = Gate::new(&rig);
+        gate.hold(&rig, only);
+        let alone = if reads { rig.copy(&data, &seen, only) } else { rig.fill(&data, 7, only) };
+        alone.unwrap_or_else(fail);
+        let second = rig.pool.acquire().unwrap_or_else(fail);
+        // A write after what the first stream reads, or a read after what it writes.
+        let late = if reads { rig.fill(&data, 9, second) } else { rig.copy(&data, &seen, second) };
+        late.unwrap_or_else(fail);
+        let early = eventually(Duration::from_millis(10), || rig.is_idle(second));
+        gate.open();
+        assert!(!early, "the second stream did not wait (reads: {reads})");
+        let expected = if reads { 3 } else { 7 };
+        assert_eq!(seen.download().unwrap_or_else(fail), [expected; 512], "reads: {reads}");
+    }
 }
 
 fn an_acquire_that_fails_leaves_a_single_stream_single(device: TestDevice) {
