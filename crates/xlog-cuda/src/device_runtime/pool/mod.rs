@@ -219,15 +219,12 @@ impl Core {
         {
             return Ok(chunk);
         }
-        if let Some(chunk) = self.take_from_others(class, lane)? {
-            return Ok(chunk);
+        for index in self.others(lane) {
+            if let Some(chunk) = self.take_from(index, class, Take::Ready, lane)? {
+                return Ok(chunk);
+            }
         }
         if let Some(chunk) = self.take_from(lane.index(), class, Take::Any, lane)? {
-            return Ok(chunk);
-        }
-        // The driver would be asked for more: it may as well say what is over by now.
-        self.tracker().ask_about_all();
-        if let Some(chunk) = self.take_from_others(class, lane)? {
             return Ok(chunk);
         }
         let refusal = match self.grow(class, lane) {
@@ -244,16 +241,6 @@ impl Core {
         self.trim()?;
         self.inner.reap_pending()?;
         self.grow(class, lane).map_err(|_| refusal)
-    }
-
-    /// Memory of another arena that needs no wait.
-    fn take_from_others(&self, class: Class, lane: &Lane) -> ResourceResult<Option<Chunk>> {
-        for index in self.others(lane) {
-            if let Some(chunk) = self.take_from(index, class, Take::Ready, lane)? {
-                return Ok(Some(chunk));
-            }
-        }
-        Ok(None)
     }
 
     /// Every arena but `lane`'s own.

@@ -94,11 +94,6 @@ impl UseTracker {
         }
     }
 
-    /// Asks the device how far every stream has come.
-    pub(crate) fn ask_about_all(&self) {
-        self.lanes.iter().for_each(|lane| lane.ask(&self.device));
-    }
-
     /// Makes work on `lane` follow every use of a retired slot.
     pub(crate) fn follow_slot(&self, number: u32, lane: &Lane) -> ResourceResult<()> {
         match self.slots.get(number) {
