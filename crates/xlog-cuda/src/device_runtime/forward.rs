@@ -126,8 +126,8 @@ macro_rules! forward {
 }
 
 /// Writes the methods of [`DeviceMemoryResource`](super::DeviceMemoryResource) that have to do with
-/// uses, for a resource whose blocks are the tracker's: its `core` has `check`, `tracker`, `ordinal`
-/// and `mismatch`.
+/// uses, for a resource whose blocks are the tracker's: its `core` has `check`, `tracker`,
+/// `ordinal` and `mismatch`.
 macro_rules! tracked_uses {
     () => {
         fn supports_block_use_tracking(&self) -> bool {
