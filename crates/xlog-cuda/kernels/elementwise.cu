@@ -79,3 +79,17 @@ extern "C" __global__ void xlog_mix_u32(const unsigned int* __restrict__ in,
         data[i] = mix(data[i] ^ mix(in[i] + salt));
     }
 }
+
+// out[i] = mix(a[i] ^ mix(b[i] + salt)) and data[i] = mix(data[i] ^ out[i]), the addition wrapping:
+// one launch with every kind of access.
+extern "C" __global__ void xlog_blend_u32(const unsigned int* __restrict__ a,
+                                          const unsigned int* __restrict__ b,
+                                          unsigned int* __restrict__ data,
+                                          unsigned int* __restrict__ out, unsigned int salt,
+                                          unsigned long long n) {
+    for (unsigned long long i = first_element(); i < n; i += grid_stride()) {
+        const unsigned int blended = mix(a[i] ^ mix(b[i] + salt));
+        data[i] = mix(data[i] ^ blended);
+        out[i] = blended;
+    }
+}

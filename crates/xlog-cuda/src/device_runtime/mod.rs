@@ -62,7 +62,7 @@ pub(crate) use runtime::RuntimeCore;
 pub use runtime::XlogDeviceRuntime;
 pub use stack::{DeviceStack, ResourceStack};
 pub use stream_pool::StreamPool;
-pub use tracker::{TrackerStats, UseTracker};
+pub use tracker::{TrackerStats, UseTracker, VirtualThread};
 pub(crate) use vocabulary::SlotHint;
 pub use vocabulary::{AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, Generation, StreamId};
 pub use xlog_core::Access;

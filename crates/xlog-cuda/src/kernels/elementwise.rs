@@ -153,6 +153,52 @@ pub fn mix_u32(data: u32, input: u32, salt: u32) -> u32 {
     scramble(data ^ scramble(input.wrapping_add(salt)))
 }
 
+/// `out[i] = mix(a[i] ^ mix(b[i] + salt))` and `data[i] = mix(data[i] ^ out[i])`: one launch with
+/// every kind of access.
+pub static BLEND_U32: KernelDefinition = KernelDefinition {
+    name: "xlog_blend_u32",
+    module: &MODULE,
+    parameters: &[
+        Parameter::input("a", U32).counted_by(5),
+        Parameter::input("b", U32).counted_by(5),
+        Parameter::in_out("data", U32).counted_by(5),
+        Parameter::output("out", U32).counted_by(5),
+        Parameter::value("salt", U32),
+        Parameter::value("n", U64),
+    ],
+    host: HostKernel::of::<Blend>(),
+};
+
+struct Blend;
+
+impl KernelBody for Blend {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let (salt, n) = (call.value::<u32>(4)?, length(call.value(5)?)?);
+        let (b, out) = (call.input::<u32>(1, n)?, call.output::<u32>(3, n)?);
+        let (data_in, data_out) = (call.input::<u32>(2, n)?, call.output::<u32>(2, n)?);
+        let (mut blended, mut data) = (Vec::new(), Vec::new());
+        call.input::<u32>(0, n)?.for_each_piece(|start, a| {
+            blended.resize(a.len(), 0);
+            data.resize(a.len(), 0);
+            b.read_into(start, &mut blended);
+            data_in.read_into(start, &mut data);
+            for ((blended, data), a) in blended.iter_mut().zip(&mut data).zip(a) {
+                (*data, *blended) = blend_u32(*a, *blended, *data, salt);
+            }
+            data_out.write_from(start, &data);
+            out.write_from(start, &blended);
+        });
+        Ok(())
+    }
+}
+
+/// What [`BLEND_U32`] makes of one element of `data` and of `out`, for checking results.
+#[must_use]
+pub fn blend_u32(a: u32, b: u32, data: u32, salt: u32) -> (u32, u32) {
+    let blended = mix_u32(a, b, salt);
+    (scramble(data ^ blended), blended)
+}
+
 /// MurmurHash3's 32-bit finalizer: a bijection without visible structure.
 fn scramble(mut h: u32) -> u32 {
     h = (h ^ (h >> 16)).wrapping_mul(0x85eb_ca6b);

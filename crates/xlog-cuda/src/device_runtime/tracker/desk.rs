@@ -31,11 +31,14 @@ thread_local! {
 
 /// Gives the number back when the thread ends. Whatever of the thread still runs after that gets
 /// another one: nobody shares a desk.
+#[derive(Debug)]
 struct OwnDesk(u32);
 
 impl Drop for OwnDesk {
     fn drop(&mut self) {
-        CURRENT.set(u32::MAX);
+        if CURRENT.get() == self.0 {
+            CURRENT.set(u32::MAX);
+        }
         VACANT_DESKS.lock().0.push(self.0);
     }
 }
@@ -53,18 +56,64 @@ impl DeskId {
         desk
     }
 
+    /// The number of a desk at which nobody sits.
+    fn vacant() -> u32 {
+        let mut vacant = VACANT_DESKS.lock();
+        vacant.0.pop().unwrap_or_else(|| {
+            vacant.1 += 1;
+            vacant.1 - 1
+        })
+    }
+
     #[cold]
     fn sit_down() -> Self {
-        let number = {
-            let mut vacant = VACANT_DESKS.lock();
-            vacant.0.pop().unwrap_or_else(|| {
-                vacant.1 += 1;
-                vacant.1 - 1
-            })
-        };
+        let number = Self::vacant();
         // A thread that is already ending keeps this one for good.
         let _ = OWN.try_with(|own| own.set(Some(OwnDesk(number))));
         Self(number)
+    }
+}
+
+/// A thread of a simulation. Several of them take turns on one real thread, and to the runtime each
+/// is a thread of its own: claims of one stand in the way of the others, and a builder of one waits
+/// for them, for good if that thread never gets its turn. So a simulation lets nobody launch what a
+/// claim of another one stands against.
+///
+/// ```
+/// use xlog_cuda::device_runtime::VirtualThread;
+///
+/// let (writer, reader) = (VirtualThread::new(), VirtualThread::new());
+/// writer.run(|| { /* preflight a launch */ });
+/// reader.run(|| { /* try one that conflicts: refused, as on another thread */ });
+/// writer.run(|| { /* commit */ });
+/// ```
+#[derive(Debug)]
+pub struct VirtualThread(OwnDesk);
+
+impl VirtualThread {
+    /// Another thread, which has done nothing yet.
+    #[must_use]
+    pub fn new() -> Self {
+        Self(OwnDesk(DeskId::vacant()))
+    }
+
+    /// Does `work` as this thread.
+    pub fn run<R>(&self, work: impl FnOnce() -> R) -> R {
+        /// Makes the calling thread itself again, whatever happens to the work.
+        struct Back(u32);
+        impl Drop for Back {
+            fn drop(&mut self) {
+                CURRENT.set(self.0);
+            }
+        }
+        let _back = Back(CURRENT.replace(self.0.0));
+        work()
+    }
+}
+
+impl Default for VirtualThread {
+    fn default() -> Self {
+        Self::new()
     }
 }
 
@@ -342,6 +391,19 @@ mod tests {
         desks.sort_unstable();
         desks.dedup();
         assert_eq!(desks.len(), 8);
+    }
+
+    #[test]
+    fn virtual_threads_have_desks_of_their_own_and_give_them_back() {
+        let mine = DeskId::current();
+        let (one, other) = (VirtualThread::new(), VirtualThread::new());
+        let desks = [one.run(DeskId::current), other.run(|| one.run(DeskId::current))];
+        assert_eq!(desks[0], desks[1], "the same thread again");
+        assert!(other.run(DeskId::current) != desks[0] && DeskId::current() == mine);
+        let left = std::panic::catch_unwind(|| one.run(|| panic!("on purpose")));
+        assert!(left.is_err() && DeskId::current() == mine);
+        drop((one, other));
+        assert_eq!(DeskId::current(), mine);
     }
 
     #[test]

@@ -35,6 +35,7 @@ use std::sync::{
 use parking_lot::Mutex;
 use xlog_driver::RawStream;
 
+pub use self::desk::VirtualThread;
 pub(crate) use self::{
     carve::SetAside,
     claims::{Holder, OnConflict, TicketId},

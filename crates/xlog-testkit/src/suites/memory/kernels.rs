@@ -81,6 +81,15 @@ pub(super) fn elementwise_kernels_give_what_plain_code_gives(test: TestDevice) {
         assert_result(&out, mixed);
         assert_eq!(on_device.download().unwrap_or_else(fail), input, "inputs stay");
 
+        let (out, left) = (uploaded(&rig, &with_guard, s), poisoned(&rig, n, s));
+        let (b, mut blend) = (uploaded(&rig, &data, s), launch(&device::BLEND_U32));
+        blend.input(&on_device).input(&b).in_out(&out).output(&left).value(scalar);
+        blend.value(len).launch(dims).unwrap_or_else(fail);
+        let blended: Vec<u32> = input.iter().zip(&data).map(|(a, b)| mix(*a, *b, scalar)).collect();
+        assert_result(&left, blended.clone());
+        assert_result(&out, data.iter().zip(&blended).map(|(d, b)| scramble(d ^ b)).collect());
+        assert_eq!(b.download().unwrap_or_else(fail), data, "inputs stay");
+
         let float = |bits: &u32| f32::from_bits(bits >> 2) * 1e-3;
         let (a, x): (f32, Vec<f32>) = (float(&scalar), input.iter().map(float).collect());
         let y: Vec<f32> = data.iter().map(float).collect();
@@ -99,16 +108,18 @@ pub(super) fn elementwise_kernels_give_what_plain_code_gives(test: TestDevice) {
 /// MurmurHash3's finalizer twice, written down a second time: the device's own helper is checked
 /// with it.
 fn mix(data: u32, input: u32, salt: u32) -> u32 {
-    let scramble = |mut h: u32| {
-        h ^= h >> 16;
-        h = h.wrapping_mul(0x85eb_ca6b);
-        h ^= h >> 13;
-        h = h.wrapping_mul(0xc2b2_ae35);
-        h ^ (h >> 16)
-    };
     let mixed = scramble(data ^ scramble(input.wrapping_add(salt)));
     assert_eq!(device::mix_u32(data, input, salt), mixed);
+    assert_eq!(device::blend_u32(data, input, !salt, salt), (scramble(!salt ^ mixed), mixed));
     mixed
+}
+
+fn scramble(mut h: u32) -> u32 {
+    h ^= h >> 16;
+    h = h.wrapping_mul(0x85eb_ca6b);
+    h ^= h >> 13;
+    h = h.wrapping_mul(0xc2b2_ae35);
+    h ^ (h >> 16)
 }
 
 pub(super) fn the_checksum_gives_what_plain_code_gives(test: TestDevice) {
