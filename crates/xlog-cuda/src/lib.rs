@@ -16,6 +16,8 @@ pub mod device_runtime;
 pub mod kernels;
 pub mod launch;
 pub mod memory;
+#[doc(hidden)]
+pub mod mutant;
 
 mod device;
 mod sync;

@@ -23,7 +23,10 @@ use super::{
     forward::tracked_uses,
     tracker::{RecordedEvent, Retired, foreign_device, unknown_stream},
 };
-use crate::CudaDevice;
+use crate::{
+    CudaDevice,
+    mutant::{self, Mutant},
+};
 
 /// Alignment of every block, as the driver promises it.
 const ALIGNMENT: usize = 256;
@@ -223,7 +226,9 @@ impl Core {
 
     /// Remembers a block whose free failed; one that may never be reused is only counted.
     fn keep_for_reap(&self, retired: &Retired, error: &ResourceError) {
-        if retired.unprotected {
+        if mutant::is(Mutant::FreeForgotten) {
+            self.accounts.lock().freed(retired.bytes, retired.home);
+        } else if retired.unprotected {
             self.tracker().count_leaked_block();
             log::error!("block leaked: {error}");
         } else {

@@ -18,6 +18,7 @@ use super::{
     AllocTag, DeviceBlock, DeviceMemoryResource, ResourceError, ResourceResult, StreamId,
     forward::forward,
 };
+use crate::mutant::{self, Mutant};
 
 type Trim = Arc<dyn Fn() -> ResourceResult<()> + Send + Sync>;
 type Callback = Arc<dyn Fn(&Shortage) -> bool + Send + Sync>;
@@ -196,6 +197,9 @@ impl Core {
         short: Short,
     ) -> ResourceResult<Option<Effort>> {
         let stacks = self.account.stacks();
+        if mutant::is(Mutant::RefusedWithoutReap) {
+            return Ok(None);
+        }
         let reap = || stacks.iter().try_for_each(|stack| stack.resource().reap_pending());
         match effort {
             Effort::ReapWhatIsDone => {

@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use smallvec::SmallVec;
 
-use crate::device_runtime::tracker::Point;
+use crate::{
+    device_runtime::tracker::Point,
+    mutant::{self, Mutant},
+};
 
 /// Uses that some memory has to follow: the latest point of each lane.
 pub(super) type Uses = SmallVec<[Point; 2]>;
@@ -168,6 +171,9 @@ impl Ranges {
             End::Front => take_front(&mut range.pieces, bytes),
             End::Back => take_back(&mut range.pieces, bytes),
         };
+        if mutant::is(Mutant::RemainderForgotten) {
+            range.pieces.iter_mut().for_each(|piece| piece.uses.clear());
+        }
         if left > 0 {
             // It has no neighbours: they would have been joined.
             self.by_size.insert((left, rest));
@@ -228,6 +234,9 @@ fn push_front(pieces: &mut Pieces, piece: Piece) {
 
 /// Joins the pieces of two neighbours; the fewer of them move.
 fn join(mut front: Pieces, mut back: Pieces) -> Pieces {
+    if mutant::is(Mutant::NeighbourForgotten) {
+        back.iter_mut().for_each(|piece| piece.uses.clear());
+    }
     if front.len() >= back.len() {
         back.into_iter().for_each(|piece| push_back(&mut front, piece));
         front

@@ -11,7 +11,10 @@ use super::{
     recent,
     slot::{CROWDED, Follows, Slot, Tenant},
 };
-use crate::device_runtime::{BlockId, Generation, ResourceResult};
+use crate::{
+    device_runtime::{BlockId, Generation, ResourceResult},
+    mutant::{self, Mutant},
+};
 
 /// A block of the resource below that was cut up: out of the books of addresses, because its first
 /// part has the same one.
@@ -31,7 +34,10 @@ impl UseTracker {
     /// `None` if it is not one of this tracker's.
     pub(crate) fn set_aside(&self, block: BlockId) -> Option<SetAside> {
         let (number, slot) = self.find_block(block, SlotHint::NONE)?;
-        let birth = self.outstanding(number, slot);
+        let birth = match mutant::is(Mutant::NoBirthInSlabs) {
+            true => Frontier::default(),
+            false => self.outstanding(number, slot),
+        };
         self.slots.remove(block.ptr, number);
         let tenant = slot.tenant();
         let rehomed = tenant.place == Tenant::NOWHERE;
@@ -104,6 +110,9 @@ impl UseTracker {
 
     /// Makes work on `lane` follow `points`.
     pub(crate) fn follow_points(&self, points: &[Point], lane: &Lane) -> ResourceResult<()> {
+        if mutant::is(Mutant::CarvedFresh) {
+            return Ok(());
+        }
         let (view, mut needed) = (self.view(lane), Frontier::default());
         points.iter().for_each(|point| view.need(*point, &mut needed));
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
@@ -133,6 +142,10 @@ impl UseTracker {
         let Some(slot) = self.slots.get(number) else { return Generation::next() };
         let generation = Generation::after(slot.generation());
         slot.set_home(home.index());
+        if mutant::is(Mutant::CarvedFresh) {
+            slot.clear_readers();
+            slot.set_last_write(home.open_point());
+        }
         slot.renew(generation);
         recent::remember(self.number, slot.ptr(), number);
         generation

@@ -26,7 +26,10 @@ use super::{
     slot::{Slot, Word, pause},
     uses::check_device,
 };
-use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
+use crate::{
+    device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId},
+    mutant::{self, Mutant},
+};
 
 /// One launch that holds claims: its thread, its stream, and where in the source it stands.
 #[derive(Clone, Copy, Debug)]
@@ -51,6 +54,9 @@ pub(crate) struct TicketId {
     number: u32,
     /// The point that wrote all of the launch's blocks last, if it is one and was looked for.
     pub(super) written_at: Point,
+    /// The launch's number, for a mutant that draws it too soon.
+    #[cfg(feature = "mutants")]
+    pub(super) drawn: u64,
 }
 
 /// What to do when another launch holds a claim that conflicts.
@@ -115,7 +121,13 @@ impl UseTracker {
         let desk = self.desk(holder.desk);
         let Some((number, ticket)) = desk.idle_ticket() else { return Err(no_room()) };
         ticket.open(holder.stream, holder.place);
-        let mut id = TicketId { desk: holder.desk, number, written_at: Point::default() };
+        let mut id = TicketId {
+            desk: holder.desk,
+            number,
+            written_at: Point::default(),
+            #[cfg(feature = "mutants")]
+            drawn: if mutant::is(Mutant::NumberedTooSoon) { lane.draw_tick() } else { 0 },
+        };
         let quick = self.claim_quickly(uses, (desk, id), ticket, lane);
         // The claims came after the first look: a release that missed them is seen by this one.
         if let Quick::Ready(written_at) = quick
@@ -167,11 +179,15 @@ impl UseTracker {
         }
         if !allowed {
             Quick::No
-        } else if last_writes.are_all_of(lane) && readers & !(1 << lane) == 0 {
+        } else if last_writes.are_all_of(lane)
+            && readers & !(1 << lane) == 0
+            && !mutant::is(Mutant::WaitsForItself)
+        {
             Quick::Ready(last_writes.the_same().unwrap_or_default())
         } else {
             match last_writes.the_same() {
-                Some(point) if readers == 0 => Quick::Behind(point),
+                // The rules below are looked at one by one where one may be missing.
+                Some(point) if readers == 0 && !cfg!(feature = "mutants") => Quick::Behind(point),
                 _ => Quick::Look,
             }
         }
@@ -281,7 +297,8 @@ impl UseTracker {
             slot.unlock(word);
             return Err(Stop::Stale(index));
         }
-        if let Some(held_by) = self.held_against(one.slot.0, one.access, Some(ticket)) {
+        let held_by = self.held_against(one.slot.0, one.access, Some(ticket));
+        if let Some(held_by) = held_by.filter(|_| !mutant::is(Mutant::NoClaims)) {
             slot.unlock(Word::Slow);
             return Err(Stop::Held(index, held_by));
         }

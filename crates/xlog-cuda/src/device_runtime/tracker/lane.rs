@@ -23,6 +23,7 @@ use super::{
 use crate::{
     CudaDevice,
     device_runtime::{ResourceResult, StreamId},
+    mutant::{self, Mutant},
     sync::TinyLock,
 };
 
@@ -202,6 +203,12 @@ impl Lane {
         self.tick.load(Ordering::SeqCst)
     }
 
+    /// The next tick, before its record: a defect.
+    #[cfg(feature = "mutants")]
+    pub(crate) fn draw_tick(&self) -> u64 {
+        self.tick.fetch_add(1, Ordering::AcqRel) + 1
+    }
+
     /// Whether the device is known to have passed a point of this lane.
     #[inline]
     pub(crate) fn is_done(&self, point: Point) -> bool {
@@ -277,7 +284,13 @@ impl Lane {
         // reads the old one, in a pool of one stream, has enqueued before it. A record that fails
         // only skips a tick.
         let tick = self.tick.load(Ordering::Relaxed) + 1;
-        self.tick.store(tick, Ordering::Release);
+        #[cfg(feature = "mutants")]
+        let tick = Some(mutant::drawn::take()).filter(|drawn| *drawn != 0).unwrap_or(tick);
+        if cfg!(feature = "mutants") {
+            self.tick.fetch_max(tick, Ordering::Release);
+        } else {
+            self.tick.store(tick, Ordering::Release);
+        }
         // SAFETY: `raw` and `event` are this device's; streams are destroyed with the tracker,
         // events when nobody holds them.
         let recorded = device.note(unsafe { device.driver().record_event(event.raw, raw) });
@@ -451,7 +464,7 @@ pub(crate) struct LaneView<'t> {
 impl Follows for LaneView<'_> {
     #[inline]
     fn follows(&self, point: Point) -> bool {
-        point.lane() == self.lane.index
+        (point.lane() == self.lane.index && !mutant::is(Mutant::WaitsForItself))
             || self.lane.clock[point.lane()].load(Ordering::Acquire) >= point.tick()
             || self.lanes[point.lane()].is_done(point)
     }

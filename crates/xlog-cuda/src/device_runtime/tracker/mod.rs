@@ -57,7 +57,10 @@ use self::{
 use super::{
     BlockId, DeviceBlock, Generation, ResourceError, ResourceResult, StreamId, vocabulary::SlotHint,
 };
-use crate::CudaDevice;
+use crate::{
+    CudaDevice,
+    mutant::{self, Mutant},
+};
 
 /// A resource that counts its blocks itself.
 pub(crate) trait HoldsBlocks: Send + Sync {
@@ -322,6 +325,7 @@ impl UseTracker {
         let (number, slot) = self.slots.take().ok_or("no room for another block's identity")?;
         let generation = Generation::next();
         let tenant = Tenant { owner, home: home.index(), place: Tenant::NOWHERE };
+        let birth = if mutant::is(Mutant::NoBirth) { Point::default() } else { birth };
         slot.occupy(generation, ptr, birth, tenant, Rest { bytes, ..Rest::default() });
         self.slots.insert(ptr, number);
         Ok(generation)
@@ -343,7 +347,8 @@ impl UseTracker {
     fn find_block(&self, block: BlockId, hint: SlotHint) -> Option<(u32, &Slot)> {
         let number = if hint == SlotHint::NONE { self.slots.at(block.ptr)? } else { hint.0 };
         let slot = self.slots.get(number)?;
-        slot.owns(block.ptr, block.generation).then_some((number, slot))
+        let stale = mutant::is(Mutant::StaleFree) || mutant::is(Mutant::StaleUse);
+        (slot.owns(block.ptr, block.generation) || stale).then_some((number, slot))
     }
 
     /// Takes a block of resource `owner` out of use before its memory is freed. `None` if launches
@@ -358,7 +363,9 @@ impl UseTracker {
         let Some((number, slot)) = self.find_block(block, SlotHint::NONE) else {
             return Err(stale);
         };
-        let is_block = || slot.owns(block.ptr, block.generation) && slot.tenant().owner == owner;
+        let stale_too = mutant::is(Mutant::StaleFree);
+        let owns = || slot.owns(block.ptr, block.generation) || stale_too;
+        let is_block = || owns() && slot.tenant().owner == owner;
         match self.close_slot(number, slot, is_block) {
             None => Err(stale),
             Some(false) => Ok(Some(self.retired_at(number, slot, block.ptr))),

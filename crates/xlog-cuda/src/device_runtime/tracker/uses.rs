@@ -9,7 +9,10 @@ use super::{
     slot::{CROWDED, Follows, Slot, keep_latest},
     trail::RecordedEvent,
 };
-use crate::device_runtime::{Access, BlockUse, ResourceError, ResourceResult, StreamId};
+use crate::{
+    device_runtime::{Access, BlockUse, ResourceError, ResourceResult, StreamId},
+    mutant::{self, Mutant},
+};
 
 /// A launch between its waits and its record: what it claims, and where that is kept.
 pub(crate) struct Launch<'l> {
@@ -71,7 +74,10 @@ impl UseTracker {
         view: &LaneView<'_>,
         needed: &mut Frontier,
     ) {
-        view.need(slot.last_write(), needed);
+        let skips = if access.writes() { Mutant::WriteSkipsWrite } else { Mutant::ReadSkipsWrite };
+        if !mutant::is(skips) {
+            view.need(slot.last_write(), needed);
+        }
         let readers = slot.readers_before(access);
         if readers != 0 {
             self.gather_readers(number, slot, (readers, access), view, needed);
@@ -87,7 +93,7 @@ impl UseTracker {
         view: &LaneView<'_>,
         needed: &mut Frontier,
     ) {
-        if access.writes() {
+        if access.writes() && !mutant::is(Mutant::WriteSkipsReads) {
             for lane in bits(readers & !CROWDED) {
                 view.need(self.lanes[lane].read_of(number), needed);
             }
@@ -109,6 +115,8 @@ impl UseTracker {
     /// synchronised instead, and if even that fails the blocks are never reused.
     #[inline]
     pub(crate) fn finish_claimed(&self, launch: &Launch<'_>) -> ResourceResult<()> {
+        #[cfg(feature = "mutants")]
+        mutant::drawn::set(launch.ticket.drawn);
         let marked = self.device.check_alive().and_then(|()| {
             self.mark(launch.lane, |point, alone| self.publish(launch, point, alone))
         });
@@ -130,7 +138,7 @@ impl UseTracker {
     /// Gives up the claims of a launch; uses that could not be recorded are waited for first.
     #[inline]
     fn give_up<R>(&self, launch: &Launch<'_>, marked: ResourceResult<R>) -> ResourceResult<R> {
-        if marked.is_err() {
+        if marked.is_err() && !mutant::is(Mutant::CommitStops) {
             let slots = launch.uses.iter().filter_map(|one| self.slots.get(one.slot.0));
             self.protect(slots, launch.lane);
         }
@@ -156,7 +164,7 @@ impl UseTracker {
             if one.access.writes() {
                 slot.set_last_write(point);
                 let readers = slot.readers();
-                if readers != 0 {
+                if readers != 0 && !mutant::is(Mutant::WriteKeepsReads) {
                     // Its own waits covered every one of them.
                     slot.clear_readers();
                     if readers & CROWDED != 0 {
@@ -164,6 +172,20 @@ impl UseTracker {
                     }
                 }
             } else if let Some(cell) = lane.read_cell(one.slot.0) {
+                if mutant::is(Mutant::ReadElsewhere) {
+                    let home = &self.lanes[slot.tenant().home];
+                    if let Some(cell) = home.read_cell(one.slot.0) {
+                        cell.store(home.tick(), Ordering::Release);
+                    }
+                    slot.add_reader(home.index());
+                    continue;
+                }
+                if mutant::is(Mutant::OneReader) {
+                    slot.clear_readers();
+                }
+                if mutant::is(Mutant::ReadersPileUp) {
+                    slot.with_rest(|rest| rest.bare_reads.push(point));
+                }
                 let tick = point.tick();
                 let before = cell.load(Ordering::Relaxed);
                 if before < tick {
@@ -205,6 +227,9 @@ impl UseTracker {
             if access.writes() {
                 self.forget_covered(slot, point);
                 self.forget_covered_readers(number, slot, point);
+                if mutant::is(Mutant::BareWriteForgets) {
+                    slot.clear_readers();
+                }
                 slot.with_rest(|rest| keep_latest(&mut rest.bare_writes, point));
             } else {
                 slot.with_rest(|rest| keep_latest(&mut rest.bare_reads, point));
@@ -273,6 +298,9 @@ impl UseTracker {
     /// Every point a free must follow: rule 5.
     pub(super) fn outstanding(&self, number: u32, slot: &Slot) -> Frontier {
         let mut all = Frontier::default();
+        if mutant::is(Mutant::FreeSkipsUses) {
+            return all;
+        }
         all.add(slot.last_write());
         bits(slot.readers() & !CROWDED).for_each(|lane| all.add(self.lanes[lane].read_of(number)));
         slot.with_rest(|rest| {

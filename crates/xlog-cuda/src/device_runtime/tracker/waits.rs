@@ -11,7 +11,10 @@ use super::{
     slot::Follows,
     trail::{Found, RecordedEvent},
 };
-use crate::device_runtime::ResourceResult;
+use crate::{
+    device_runtime::ResourceResult,
+    mutant::{self, Mutant},
+};
 
 /// Room for the clock of a default pool without a heap allocation.
 type Clock = SmallVec<[u64; 40]>;
@@ -77,17 +80,22 @@ impl UseTracker {
         };
         let device = self.device();
         // SAFETY: the event is held by `found`, the stream by the tracker.
-        device.note(unsafe { device.driver().wait_event(raw, found.event.raw) })?;
+        let wait = || device.note(unsafe { device.driver().wait_event(raw, found.event.raw) });
+        if !mutant::is(Mutant::SynchronisedTooSoon) {
+            wait()?;
+        }
         let clock = std::mem::take(&mut submit.source_clock);
         lane.join(&mut submit, point.lane(), found.tick, &clock[..lanes]);
         submit.source_clock = clock;
-        Ok(())
+        if mutant::is(Mutant::SynchronisedTooSoon) { wait() } else { Ok(()) }
     }
 
     #[inline]
     fn find_event(&self, point: Point, clock: &mut [u64]) -> Option<Found> {
         let source = &self.lanes()[point.lane()];
-        let found = source.trail().lock().find(point.tick(), clock)?;
+        let late = mutant::is(Mutant::LateWait).then(|| source.trail().lock().nth_newest(0));
+        let tick = late.flatten().map_or(point.tick(), |newest| newest.tick);
+        let found = source.trail().lock().find(tick, clock)?;
         // Pruned since the caller looked: it is done, and what was found is a later event, which
         // nothing may wait for in its place.
         (found.tick == point.tick() || !source.is_done(point)).then_some(found)
