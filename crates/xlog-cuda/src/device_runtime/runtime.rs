@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use xlog_driver::{Arguments, BlockChange, BlockNote, DeviceWatcher, KernelDefinition, LaunchDims};
+use xlog_driver::{Arguments, BlockChange, BlockNote, KernelDefinition, LaunchDims};
 
 use super::{
     Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
