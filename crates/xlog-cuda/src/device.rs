@@ -9,8 +9,8 @@ use std::{
 };
 
 use xlog_driver::{
-    DeviceInfo, DeviceKind, Driver, DriverError, DriverResult, KernelDefinition, MemoryInfo,
-    RawFunction, cuda::CudaDriver, host::HostDriver,
+    DeviceInfo, DeviceKind, DeviceWatcher, Driver, DriverError, DriverResult, KernelDefinition,
+    MemoryInfo, RawFunction, cuda::CudaDriver, host::HostDriver,
 };
 
 use crate::device_runtime::{DeviceStack, ResourceError, ResourceResult, ResourceStack};
@@ -26,6 +26,8 @@ use crate::device_runtime::{DeviceStack, ResourceError, ResourceResult, Resource
 pub struct CudaDevice {
     driver: Arc<dyn Driver>,
     lost: AtomicBool,
+    /// Told of every launch's declared uses, if the driver has one.
+    watcher: Option<Arc<dyn DeviceWatcher>>,
     reason: OnceLock<DriverError>,
     identity: u64,
 }
@@ -75,9 +77,11 @@ impl CudaDevice {
     /// A device behind any driver that keeps the contract.
     #[must_use]
     pub fn with_driver(driver: Arc<dyn Driver>) -> Self {
+        let watcher = driver.watcher();
         Self {
             driver,
             lost: AtomicBool::new(false),
+            watcher,
             reason: OnceLock::new(),
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
         }
@@ -87,6 +91,12 @@ impl CudaDevice {
     #[must_use]
     pub fn driver(&self) -> &dyn Driver {
         &*self.driver
+    }
+
+    /// Who watches the device, if anybody does.
+    #[inline]
+    pub(crate) fn watcher(&self) -> Option<&Arc<dyn DeviceWatcher>> {
+        self.watcher.as_ref()
     }
 
     /// The device's fixed properties.

@@ -1,8 +1,10 @@
 //! What the runtime needs of a device.
 
-use std::fmt;
+use std::{fmt, sync::Arc};
 
-use crate::{Arguments, DeviceInfo, DriverResult, KernelDefinition, LaunchDims, MemoryInfo};
+use crate::{
+    Arguments, DeviceInfo, DeviceWatcher, DriverResult, KernelDefinition, LaunchDims, MemoryInfo,
+};
 
 /// A stream of a driver: an in-order queue of work. Meaningful only to the driver that made it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -42,6 +44,12 @@ pub enum StreamProgress {
 pub trait Driver: Send + Sync + fmt::Debug {
     /// The device's fixed properties.
     fn info(&self) -> &DeviceInfo;
+
+    /// Who watches the device, if anybody does: the runtime tells it what only the runtime knows.
+    /// The answer never changes.
+    fn watcher(&self) -> Option<Arc<dyn DeviceWatcher>> {
+        None
+    }
 
     /// The device's memory now.
     fn memory(&self) -> DriverResult<MemoryInfo>;

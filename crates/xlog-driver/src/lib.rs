@@ -16,6 +16,7 @@ mod contract;
 mod error;
 mod info;
 mod kernel;
+mod watch;
 
 pub use contract::{Driver, RawEvent, RawFunction, RawStream, StreamProgress};
 pub use error::{DriverError, DriverResult};
@@ -23,4 +24,7 @@ pub use info::{DeviceInfo, DeviceKind, MemoryInfo};
 pub use kernel::{
     Arguments, Extent, KernelDefinition, KernelModule, LaunchDims, MAX_ARGUMENTS, Parameter,
     ParameterKind,
+};
+pub use watch::{
+    BlockChange, BlockNote, CopyKind, Declared, DeclaredUse, DeviceCall, DeviceWatcher, OperationId,
 };

@@ -11,8 +11,8 @@ use std::sync::{
 
 use parking_lot::Mutex;
 use xlog_driver::{
-    Arguments, DeviceInfo, Driver, DriverError, DriverResult, KernelDefinition, LaunchDims,
-    MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
+    Arguments, DeviceInfo, DeviceWatcher, Driver, DriverError, DriverResult, KernelDefinition,
+    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
 };
 
 use crate::{Stall, stall::StalledCall};
@@ -55,12 +55,50 @@ const CALLS: usize = DriverCall::Launch as usize + 1;
 /// The code an injected failure carries: CUDA's "unknown error", which no call gives by itself.
 pub const INJECTED: i32 = 999;
 
+/// Failures to come.
 #[derive(Debug)]
 struct Planned {
-    call: DriverCall,
-    pass: u64,
+    /// Of which call; of any, if there is none.
+    call: Option<DriverCall>,
+    chance: Chance,
     fail: u64,
     sticky: bool,
+}
+
+/// When a planned failure happens.
+#[derive(Debug)]
+enum Chance {
+    /// After so many more calls.
+    After(u64),
+    /// At one call in so many, on average, drawn from this state.
+    OneIn(u64, u64),
+}
+
+impl Planned {
+    /// Whether this call is one of those that fail.
+    fn strikes(&mut self, call: DriverCall) -> bool {
+        if self.fail == 0 || self.call.is_some_and(|planned| planned != call) {
+            return false;
+        }
+        let now = match &mut self.chance {
+            Chance::After(0) => true,
+            Chance::After(pass) => {
+                *pass -= 1;
+                false
+            }
+            Chance::OneIn(calls, state) => next_random(state).is_multiple_of((*calls).max(1)),
+        };
+        self.fail -= u64::from(now);
+        now
+    }
+}
+
+/// SplitMix64, as everything seeded here.
+fn next_random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    z ^ (z >> 31)
 }
 
 /// A driver behind a layer that counts, fails and goes deaf.
@@ -111,7 +149,33 @@ impl LayeredDriver {
 
     /// Lets `pass` more calls of this kind through, then fails the next `fail`.
     pub fn fail_after(&self, call: DriverCall, pass: u64, fail: u64) {
-        self.plan.lock().push(Planned { call, pass, fail, sticky: false });
+        self.plan_for(Some(call), Chance::After(pass), fail, false);
+    }
+
+    /// Lets `pass` more calls through, of whatever kind, then fails the next one.
+    pub fn fail_call(&self, pass: u64) {
+        self.plan_for(None, Chance::After(pass), 1, false);
+    }
+
+    /// The same with an error that loses the device.
+    pub fn lose_device_at_call(&self, pass: u64) {
+        self.plan_for(None, Chance::After(pass), u64::MAX, true);
+    }
+
+    /// Fails calls of every kind by chance, one in `calls` on average and `at_most` in all. The
+    /// same seed and the same calls fail at the same places.
+    pub fn fail_randomly(&self, seed: u64, calls: u64, at_most: u64) {
+        self.plan_for(None, Chance::OneIn(calls, seed), at_most, false);
+    }
+
+    fn plan_for(&self, call: Option<DriverCall>, chance: Chance, fail: u64, sticky: bool) {
+        self.plan.lock().push(Planned { call, chance, fail, sticky });
+    }
+
+    /// How many calls were made, of every kind, failed ones included.
+    #[must_use]
+    pub fn calls(&self) -> u64 {
+        self.counts.iter().map(|count| count.load(Ordering::SeqCst)).sum()
     }
 
     /// Fails every call of this kind from now on.
@@ -121,7 +185,7 @@ impl LayeredDriver {
 
     /// Fails the next call of this kind with an error that loses the device.
     pub fn lose_device_at(&self, call: DriverCall) {
-        self.plan.lock().push(Planned { call, pass: 0, fail: u64::MAX, sticky: true });
+        self.plan_for(Some(call), Chance::After(0), u64::MAX, true);
     }
 
     /// Fails nothing any more.
@@ -150,11 +214,8 @@ impl LayeredDriver {
             stalled.hold();
         }
         let mut plan = self.plan.lock();
-        for planned in plan.iter_mut().filter(|planned| planned.call == call) {
-            if planned.pass > 0 {
-                planned.pass -= 1;
-            } else if planned.fail > 0 {
-                planned.fail -= 1;
+        for planned in plan.iter_mut() {
+            if planned.strikes(call) {
                 let error = DriverError::new(format!("{call:?}"), INJECTED, "injected failure");
                 return Err(if planned.sticky { error.sticky() } else { error });
             }
@@ -178,6 +239,9 @@ macro_rules! pass {
 impl Driver for LayeredDriver {
     fn info(&self) -> &DeviceInfo {
         self.inner.info()
+    }
+    fn watcher(&self) -> Option<Arc<dyn DeviceWatcher>> {
+        self.inner.watcher()
     }
     fn memory(&self) -> DriverResult<MemoryInfo> {
         pass!(self, Memory, self.inner.memory())

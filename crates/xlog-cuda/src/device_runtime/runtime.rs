@@ -2,13 +2,14 @@
 
 use std::{
     fmt,
+    panic::Location,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
     },
 };
 
-use xlog_driver::{Arguments, KernelDefinition, LaunchDims};
+use xlog_driver::{Arguments, BlockChange, BlockNote, KernelDefinition, LaunchDims};
 
 use super::{
     Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
@@ -65,6 +66,28 @@ impl RuntimeCore {
     pub(crate) fn check(&self) -> ResourceResult<()> {
         self.device.check_alive()?;
         if self.mismatch.is_some() { Err(self.refusal()) } else { Ok(()) }
+    }
+
+    /// What whoever watches the device is told of a block.
+    #[cold]
+    #[inline(never)]
+    fn note_of(
+        &self,
+        block: &DeviceBlock,
+        change: BlockChange,
+        place: Option<&'static Location<'static>>,
+    ) -> BlockNote {
+        let lane = self.tracker.lane(block.alloc_stream);
+        BlockNote {
+            change,
+            address: block.ptr,
+            bytes: block.bytes,
+            tag: block.tag.0,
+            generation: block.generation.0,
+            stream: lane.and_then(|lane| lane.created_raw()),
+            stream_name: block.alloc_stream.0,
+            place,
+        }
     }
 
     /// Why the parts of this runtime do not belong together.
@@ -206,6 +229,7 @@ impl XlogDeviceRuntime {
     }
 
     /// See [`DeviceMemoryResource::allocate`].
+    #[track_caller]
     pub fn allocate(
         &self,
         bytes: usize,
@@ -216,21 +240,34 @@ impl XlogDeviceRuntime {
         if !self.core.pool.contains(stream) {
             return Err(unknown_stream(stream));
         }
-        self.core.resource.allocate(bytes, stream, tag)
+        let block = self.core.resource.allocate(bytes, stream, tag)?;
+        if let Some(watcher) = self.core.device.watcher() {
+            let place = Some(Location::caller());
+            watcher.block(&self.core.note_of(&block, BlockChange::HandedOut, place));
+        }
+        Ok(block)
     }
 
     /// See [`DeviceMemoryResource::deallocate`].
     pub fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
         self.core.check()?;
-        self.core.resource.deallocate(block)
+        let Some(watcher) = self.core.device.watcher() else {
+            return self.core.resource.deallocate(block);
+        };
+        let taken_back = self.core.note_of(&block, BlockChange::TakenBack, None);
+        self.core.resource.deallocate(block).inspect(|()| watcher.block(&taken_back))
     }
 
     /// See [`DeviceMemoryResource::try_deallocate`].
     pub fn try_deallocate(&self, block: DeviceBlock) -> Result<(), (DeviceBlock, ResourceError)> {
-        match self.core.check() {
-            Ok(()) => self.core.resource.try_deallocate(block),
-            Err(error) => Err((block, error)),
+        if let Err(error) = self.core.check() {
+            return Err((block, error));
         }
+        let Some(watcher) = self.core.device.watcher() else {
+            return self.core.resource.try_deallocate(block);
+        };
+        let taken_back = self.core.note_of(&block, BlockChange::TakenBack, None);
+        self.core.resource.try_deallocate(block).inspect(|()| watcher.block(&taken_back))
     }
 
     /// The device this runtime serves.

@@ -4,6 +4,7 @@ use std::{panic::Location, sync::Arc};
 
 use xlog_driver::{DriverResult, RawStream};
 
+use super::declaration::OpenDeclaration;
 use crate::device_runtime::{
     BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
     tracker::{Holder, Lane, Launch, OnConflict, RecordedEvent, TicketId},
@@ -56,14 +57,33 @@ impl<'e> Enqueue<'e> {
         let device = &self.runtime.device;
         // If nothing was enqueued, nothing is published.
         let release = |_: &ResourceError| self.runtime.tracker().release(ticket);
-        lane.raw(device).and_then(|raw| device.note(operation(raw))).inspect_err(release)
+        let enqueue = |raw| {
+            let _declared = self.declare(raw);
+            device.note(operation(raw))
+        };
+        lane.raw(device).and_then(enqueue).inspect_err(release)
+    }
+
+    /// Tells whoever watches the device what is about to be enqueued.
+    #[inline(always)]
+    fn declare(&self, raw: RawStream) -> Option<OpenDeclaration> {
+        let watcher = self.runtime.device.watcher()?;
+        Some(OpenDeclaration::new(watcher, self.uses, (raw, self.stream), self.place))
+    }
+
+    /// The same for work that is enqueued elsewhere, on a lane.
+    #[inline]
+    pub(super) fn declare_on(&self, lane: &Lane) -> Option<OpenDeclaration> {
+        self.runtime.device.watcher()?;
+        self.declare(lane.raw(&self.runtime.device).ok()?)
     }
 
     /// Claims the blocks and queues the waits. Until the answer is finished or dropped, nobody
     /// else plans against these blocks.
     pub(crate) fn start(self) -> ResourceResult<Started<'e>> {
         let prepared = self.prepare(OnConflict::Wait)?;
-        Ok(Started { enqueue: self, prepared, enqueued: false, over: false })
+        let declared = self.declare_on(prepared.lane);
+        Ok(Started { enqueue: self, prepared, enqueued: false, over: false, _declared: declared })
     }
 
     /// Claims the blocks and queues the waits: all or none.
@@ -156,6 +176,8 @@ pub(crate) struct Started<'e> {
     prepared: Prepared<'e>,
     enqueued: bool,
     over: bool,
+    /// Until the operation is over.
+    _declared: Option<OpenDeclaration>,
 }
 
 impl Started<'_> {

@@ -32,6 +32,7 @@
 //! ```
 
 mod builder;
+mod declaration;
 mod element;
 mod enqueue;
 mod recorder;

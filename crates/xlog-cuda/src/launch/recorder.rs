@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use super::{Enqueue, Uses, enqueue::Prepared};
+use super::{Enqueue, Uses, declaration::OpenDeclaration, enqueue::Prepared};
 use crate::{
     device_runtime::{
         Access, BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
@@ -82,6 +82,8 @@ pub struct LaunchRecorder {
     phase: Phase,
     recorded_late: bool,
     place: &'static Location<'static>,
+    /// From preflight until the recorder is gone, if the device is watched.
+    declared: Option<Box<OpenDeclaration>>,
 }
 
 enum Phase {
@@ -135,6 +137,7 @@ impl LaunchRecorder {
             phase: Phase::Recording,
             recorded_late: false,
             place: Location::caller(),
+            declared: None,
         }
     }
 
@@ -262,14 +265,17 @@ impl LaunchRecorder {
         let Some(tracker) = core.direct_tracker() else {
             let prepared = enqueue.prepare_in_stack(OnConflict::Refuse);
             let Prepared { lane, ticket, .. } = prepared.map_err(as_preflight_refusal)?;
+            let declared = enqueue.declare_on(lane).map(Box::new);
             let (runtime, lane) = (Arc::clone(core), lane.index() as u32);
+            self.declared = declared;
             self.phase = Phase::InStack { runtime, lane, ticket };
             return Ok(());
         };
-        let (lane, ticket) = match enqueue.claim(tracker, OnConflict::Refuse) {
-            Ok((lane, ticket)) => (lane.index() as u32, ticket),
+        let (lane, ticket, declared) = match enqueue.claim(tracker, OnConflict::Refuse) {
+            Ok((lane, ticket)) => (lane.index() as u32, ticket, enqueue.declare_on(lane)),
             Err(error) => return Err(as_preflight_refusal(error)),
         };
+        self.declared = declared.map(Box::new);
         let (runtime, tracker) = (core.number, tracker.number());
         self.phase = Phase::Claimed { runtime, tracker, lane, ticket };
         Ok(())

@@ -78,11 +78,13 @@ impl GpuMemoryManager {
     }
 
     /// `len` values on the default stream, their contents whatever was there before.
+    #[track_caller]
     pub fn alloc<T: Pod>(&self, len: usize) -> ResourceResult<TrackedCudaSlice<T>> {
         self.alloc_on(len, StreamId::DEFAULT, AllocTag::UNTAGGED)
     }
 
     /// `len` values, valid on `stream` from here on, under a label.
+    #[track_caller]
     pub fn alloc_on<T: Pod>(
         &self,
         len: usize,
@@ -98,6 +100,7 @@ impl GpuMemoryManager {
         slice.inspect_err(|_| self.core.give_back(bytes))
     }
 
+    #[track_caller]
     fn take<T: Pod>(
         &self,
         len: usize,

@@ -6,13 +6,14 @@ use parking_lot::Mutex;
 
 use super::{
     fault::FaultCell,
-    kernel::AccessObserver,
     memory::HostMemory,
-    stream::{Operation, Place, StreamCore},
+    operation::Operation,
+    stream::{Entry, Place, StreamCore},
 };
 use crate::{
-    Arguments, DeviceInfo, DeviceKind, Driver, DriverError, DriverResult, KernelDefinition,
-    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
+    Arguments, CopyKind, DeviceCall, DeviceInfo, DeviceKind, DeviceWatcher, Driver, DriverError,
+    DriverResult, KernelDefinition, LaunchDims, MemoryInfo, OperationId, RawEvent, RawFunction,
+    RawStream, StreamProgress,
 };
 
 /// Memory of a host device where the machine does not tell how much it has.
@@ -38,7 +39,15 @@ pub struct HostDriver {
     pinned: Mutex<HashMap<usize, usize>>,
     streams: Mutex<Vec<Arc<StreamCore>>>,
     fault: Arc<FaultCell>,
-    observer: Option<Arc<dyn AccessObserver>>,
+    watch: Option<Watch>,
+}
+
+/// Who watches the device, and the one order in which it sees the calls of all threads.
+struct Watch {
+    watcher: Arc<dyn DeviceWatcher>,
+    /// The number of the next operation. Held over a call and the word to the watcher, but never
+    /// while the call waits for the device.
+    next: Mutex<u64>,
 }
 
 /// What a host event stands for: a place in a stream, or nothing yet.
@@ -69,23 +78,66 @@ impl HostDriver {
             pinned: Mutex::default(),
             streams: Mutex::default(),
             fault: Arc::default(),
-            observer: None,
+            watch: None,
         }
     }
 
-    /// The same device, with every access of a kernel shown to `observer` first. Streams created
-    /// before keep running unobserved, so this comes first.
+    /// The same device, with every call and every access told to `watcher`. Streams created before
+    /// keep running unwatched, so this comes first.
     #[must_use]
-    pub fn observed_by(mut self, observer: Arc<dyn AccessObserver>) -> Self {
-        self.observer = Some(observer);
+    pub fn watched_by(mut self, watcher: Arc<dyn DeviceWatcher>) -> Self {
+        self.watch = Some(Watch { watcher, next: Mutex::new(0) });
         self
     }
 
     fn enqueue(&self, stream: RawStream, operation: Operation) -> DriverResult<()> {
         self.fault.check()?;
         // SAFETY: `Driver`'s unsafe methods, the only callers, were promised a live stream.
-        unsafe { core(&stream) }.enqueue(operation);
-        Ok(())
+        let core = unsafe { core(&stream) };
+        let Some(watch) = &self.watch else {
+            core.enqueue(Entry::Run { operation, number: OperationId(0) });
+            return Ok(());
+        };
+        loop {
+            core.wait_for_room();
+            let mut next = watch.next.lock();
+            if !core.has_room() {
+                continue;
+            }
+            let number = OperationId(*next);
+            *next += 1;
+            watch.watcher.called(&operation.call(number, stream));
+            core.enqueue(Entry::Run { operation, number });
+            return Ok(());
+        }
+    }
+
+    /// Makes a call that does not wait for the device, and tells the watcher of it.
+    fn told<T>(
+        &self,
+        act: impl FnOnce() -> DriverResult<T>,
+        call: impl FnOnce(&T) -> Option<DeviceCall<'static>>,
+    ) -> DriverResult<T> {
+        let Some(watch) = &self.watch else { return act() };
+        let _order = watch.next.lock();
+        let answer = act()?;
+        if let Some(call) = call(&answer) {
+            watch.watcher.called(&call);
+        }
+        Ok(answer)
+    }
+
+    /// Tells the watcher of something that the caller has found out after waiting for it.
+    fn tell(&self, call: impl FnOnce() -> DeviceCall<'static>) {
+        if let Some(watch) = &self.watch {
+            let _order = watch.next.lock();
+            watch.watcher.called(&call());
+        }
+    }
+
+    /// The number of the next operation; 0 if nobody watches.
+    fn next_operation(&self) -> OperationId {
+        OperationId(self.watch.as_ref().map_or(0, |watch| *watch.next.lock()))
     }
 }
 
@@ -125,27 +177,37 @@ impl Driver for HostDriver {
         &self.info
     }
 
+    fn watcher(&self) -> Option<Arc<dyn DeviceWatcher>> {
+        self.watch.as_ref().map(|watch| Arc::clone(&watch.watcher))
+    }
+
     fn memory(&self) -> DriverResult<MemoryInfo> {
         self.fault.check()?;
         Ok(self.memory.lock().info())
     }
 
     fn synchronize_device(&self) -> DriverResult<()> {
+        let before = self.next_operation();
         let streams: Vec<_> = self.streams.lock().clone();
         for stream in streams {
             stream.wait_for(stream.enqueued());
         }
-        self.fault.check()
+        self.fault.check()?;
+        self.tell(|| DeviceCall::DeviceDone { before });
+        Ok(())
     }
 
     fn create_stream(&self) -> DriverResult<RawStream> {
         self.fault.check()?;
-        let stream = StreamCore::start(Arc::clone(&self.fault), self.observer.clone())?;
+        let stream = StreamCore::start(Arc::clone(&self.fault), self.watcher())?;
         self.streams.lock().push(Arc::clone(&stream));
-        Ok(RawStream(Arc::into_raw(stream) as u64))
+        let stream = RawStream(Arc::into_raw(stream) as u64);
+        self.tell(|| DeviceCall::StreamCreated { stream });
+        Ok(stream)
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> DriverResult<()> {
+        self.tell(|| DeviceCall::StreamDestroyed { stream });
         // SAFETY: a live stream, and this is the last use of its handle's count.
         let stream = unsafe { Arc::from_raw(stream.0 as *const StreamCore) };
         self.streams.lock().retain(|other| !Arc::ptr_eq(other, &stream));
@@ -154,21 +216,25 @@ impl Driver for HostDriver {
     }
 
     unsafe fn synchronize_stream(&self, stream: RawStream) -> DriverResult<()> {
+        let before = self.next_operation();
         // SAFETY: promised by the caller.
-        let stream = unsafe { core(&stream) };
-        stream.wait_for(stream.enqueued());
-        self.fault.check()
+        let core = unsafe { core(&stream) };
+        core.wait_for(core.enqueued());
+        self.fault.check()?;
+        self.tell(|| DeviceCall::StreamDone { stream, before });
+        Ok(())
     }
 
     unsafe fn stream_progress(&self, stream: RawStream) -> DriverResult<StreamProgress> {
         self.fault.check()?;
+        let before = self.next_operation();
         // SAFETY: promised by the caller.
-        let stream = unsafe { core(&stream) };
-        Ok(if stream.finished() >= stream.enqueued() {
-            StreamProgress::Idle
-        } else {
-            StreamProgress::Busy
-        })
+        let core = unsafe { core(&stream) };
+        if core.finished() < core.enqueued() {
+            return Ok(StreamProgress::Busy);
+        }
+        self.tell(|| DeviceCall::StreamDone { stream, before });
+        Ok(StreamProgress::Idle)
     }
 
     unsafe fn is_capturing(&self, _stream: RawStream) -> DriverResult<bool> {
@@ -178,10 +244,13 @@ impl Driver for HostDriver {
 
     fn create_event(&self) -> DriverResult<RawEvent> {
         self.fault.check()?;
-        Ok(RawEvent(Box::into_raw(Box::new(HostEvent(Mutex::new(None)))) as u64))
+        let event = RawEvent(Box::into_raw(Box::new(HostEvent(Mutex::new(None)))) as u64);
+        self.tell(|| DeviceCall::EventCreated { event });
+        Ok(event)
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) -> DriverResult<()> {
+        self.tell(|| DeviceCall::EventDestroyed { event });
         // SAFETY: the handle is the address `Box::into_raw` gave, and this is its last use.
         drop(unsafe { Box::from_raw(event.0 as *mut HostEvent) });
         Ok(())
@@ -190,60 +259,92 @@ impl Driver for HostDriver {
     unsafe fn record_event(&self, event: RawEvent, stream: RawStream) -> DriverResult<()> {
         self.fault.check()?;
         // SAFETY: promised by the caller.
-        let (event, stream) = unsafe { (host_event(&event), shared_core(stream)) };
-        let number = stream.enqueued();
-        *event.0.lock() = Some(Place { stream, number });
-        Ok(())
+        let (host, core) = unsafe { (host_event(&event), shared_core(stream)) };
+        let record = || {
+            let number = core.enqueued();
+            *host.0.lock() = Some(Place { stream: core, number });
+            Ok(())
+        };
+        self.told(record, |()| Some(DeviceCall::EventRecorded { event, stream }))
     }
 
     unsafe fn wait_event(&self, stream: RawStream, event: RawEvent) -> DriverResult<()> {
+        self.fault.check()?;
         // SAFETY: promised by the caller.
-        let place = unsafe { host_event(&event) }.0.lock().clone();
-        match place {
-            Some(place) if !place.is_reached() => self.enqueue(stream, Operation::Wait { place }),
-            _ => self.fault.check(),
+        let (host, core) = unsafe { (host_event(&event), core(&stream)) };
+        let Some(watch) = &self.watch else {
+            let place = host.0.lock().clone().filter(|place| !place.is_reached());
+            if let Some(place) = place {
+                core.enqueue(Entry::Wait { place });
+            }
+            return Ok(());
+        };
+        loop {
+            core.wait_for_room();
+            let _order = watch.next.lock();
+            if !core.has_room() {
+                continue;
+            }
+            watch.watcher.called(&DeviceCall::EventWaited { stream, event });
+            if let Some(place) = host.0.lock().clone() {
+                core.enqueue(Entry::Wait { place });
+            }
+            return Ok(());
         }
     }
 
     unsafe fn event_done(&self, event: RawEvent) -> DriverResult<bool> {
         self.fault.check()?;
         // SAFETY: promised by the caller.
-        let event = unsafe { host_event(&event) };
-        Ok(event.0.lock().as_ref().is_none_or(Place::is_reached))
+        let host = unsafe { host_event(&event) };
+        let ask = || Ok(host.0.lock().as_ref().is_none_or(Place::is_reached));
+        self.told(ask, |done| done.then_some(DeviceCall::EventDone { event }))
     }
 
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()> {
         // SAFETY: promised by the caller.
-        let place = unsafe { host_event(&event) }.0.lock().clone();
+        let host = unsafe { host_event(&event) };
+        let place = host.0.lock().clone();
         if let Some(place) = place {
             place.stream.wait_for(place.number);
         }
-        self.fault.check()
+        self.fault.check()?;
+        // Another thread may have recorded it anew, and that may not be done.
+        let ask = || Ok(host.0.lock().as_ref().is_none_or(Place::is_reached));
+        self.told(ask, |done| done.then_some(DeviceCall::EventDone { event })).map(drop)
     }
 
     fn allocate(&self, bytes: usize) -> DriverResult<u64> {
         self.fault.check()?;
-        self.memory.lock().allocate(bytes, "allocate")
+        let allocate = || self.memory.lock().allocate(bytes, "allocate");
+        self.told(allocate, |&address| Some(DeviceCall::Allocated { address, bytes, stream: None }))
     }
 
     unsafe fn free(&self, pointer: u64) -> DriverResult<()> {
         self.synchronize_device()?;
-        self.memory.lock().free(pointer, "free")
+        let free = || self.memory.lock().free(pointer, "free");
+        self.told(free, |()| Some(DeviceCall::Freed { address: pointer, stream: None }))
     }
 
     unsafe fn allocate_on(&self, bytes: usize, stream: RawStream) -> DriverResult<u64> {
         self.fault.check()?;
         // SAFETY: promised by the caller.
-        let stream = unsafe { shared_core(stream) };
-        self.memory.lock().allocate_on(bytes, &stream)
+        let core = unsafe { shared_core(stream) };
+        let allocate = || self.memory.lock().allocate_on(bytes, &core);
+        self.told(allocate, |&address| {
+            Some(DeviceCall::Allocated { address, bytes, stream: Some(stream) })
+        })
     }
 
     unsafe fn free_on(&self, pointer: u64, stream: RawStream) -> DriverResult<()> {
         self.fault.check()?;
         // SAFETY: promised by the caller.
-        let stream = unsafe { shared_core(stream) };
-        let number = stream.enqueued();
-        self.memory.lock().free_on(pointer, Place { stream, number })
+        let core = unsafe { shared_core(stream) };
+        let free = || {
+            let number = core.enqueued();
+            self.memory.lock().free_on(pointer, Place { stream: core, number })
+        };
+        self.told(free, |()| Some(DeviceCall::Freed { address: pointer, stream: Some(stream) }))
     }
 
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
@@ -260,6 +361,7 @@ impl Driver for HostDriver {
         let count = words.len();
         let pointer = Box::into_raw(words) as *mut u8;
         self.pinned.lock().insert(pointer as usize, count);
+        self.tell(|| DeviceCall::PinnedAllocated { address: pointer as u64, bytes });
         Ok(pointer)
     }
 
@@ -267,6 +369,7 @@ impl Driver for HostDriver {
         let Some(count) = self.pinned.lock().remove(&(pointer as usize)) else {
             return Err(DriverError::new("free_pinned", 1, "not a pinned allocation"));
         };
+        self.tell(|| DeviceCall::PinnedFreed { address: pointer as u64 });
         let words = std::ptr::slice_from_raw_parts_mut(pointer.cast::<u64>(), count);
         // SAFETY: `allocate_pinned` made exactly this box, and its entry is gone now.
         drop(unsafe { Box::from_raw(words) });
@@ -280,7 +383,8 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(stream, Operation::Copy { destination, source: source as u64, bytes })
+        let (kind, source) = (CopyKind::ToDevice, source as u64);
+        self.enqueue(stream, Operation::Copy { kind, destination, source, bytes })
     }
 
     unsafe fn copy_to_host(
@@ -290,7 +394,8 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(stream, Operation::Copy { destination: destination as u64, source, bytes })
+        let (kind, destination) = (CopyKind::ToHost, destination as u64);
+        self.enqueue(stream, Operation::Copy { kind, destination, source, bytes })
     }
 
     unsafe fn copy_on_device(
@@ -300,7 +405,8 @@ impl Driver for HostDriver {
         bytes: usize,
         stream: RawStream,
     ) -> DriverResult<()> {
-        self.enqueue(stream, Operation::Copy { destination, source, bytes })
+        let kind = CopyKind::OnDevice;
+        self.enqueue(stream, Operation::Copy { kind, destination, source, bytes })
     }
 
     unsafe fn fill_bytes(
@@ -315,7 +421,7 @@ impl Driver for HostDriver {
 
     fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction> {
         self.fault.check()?;
-        Ok(RawFunction(std::ptr::from_ref(kernel) as u64))
+        Ok(Operation::function(kernel))
     }
 
     unsafe fn launch(
@@ -325,21 +431,9 @@ impl Driver for HostDriver {
         arguments: &Arguments,
         stream: RawStream,
     ) -> DriverResult<()> {
-        // SAFETY: the caller passes what `load_kernel` gave: the address of a `'static`.
-        let kernel = unsafe { &*(function.0 as *const KernelDefinition) };
-        if arguments.given() != kernel.parameters.len() {
-            return Err(DriverError::new(
-                "launch",
-                1,
-                format!(
-                    "kernel {} takes {} arguments, {} were given",
-                    kernel.name,
-                    kernel.parameters.len(),
-                    arguments.given()
-                ),
-            ));
-        }
-        self.enqueue(stream, Operation::Kernel { kernel, dims, arguments: arguments.clone() })
+        // SAFETY: the caller passes what `load_kernel` gave.
+        let operation = unsafe { Operation::launch(function, dims, arguments) }?;
+        self.enqueue(stream, operation)
     }
 }
 

@@ -2,13 +2,14 @@
 //!
 //! A kernel is a type with one generic function, [`KernelBody::run`]. Generic, because it is
 //! compiled twice: over [`Direct`], where an accessor is a pointer and costs what a pointer costs,
-//! and over [`Observed`], where every access is first shown to an [`AccessObserver`]. A kernel
-//! cannot tell which of the two it runs under.
+//! and over [`Observed`], where every access is first shown to a
+//! [`DeviceWatcher`](crate::DeviceWatcher). A kernel cannot tell which of the two it runs under.
 
 use std::{fmt, marker::PhantomData};
 
 use bytemuck::Pod;
 
+use super::operation::Watched;
 use crate::{Arguments, KernelDefinition, LaunchDims, ParameterKind};
 
 /// Why a kernel could not run to its end. The device is lost then, as a GPU would be.
@@ -49,7 +50,7 @@ impl HostKernel {
         Self { direct: direct::<B>, observed: observed::<B> }
     }
 
-    /// Runs the kernel; with an observer, every access is shown to it first.
+    /// Runs the kernel; if it is watched, every access is shown to the watcher first.
     ///
     /// # Safety
     /// The arguments match the parameters, and the memory they point to is there and ordered
@@ -59,15 +60,15 @@ impl HostKernel {
         definition: &'static KernelDefinition,
         arguments: &Arguments,
         dims: LaunchDims,
-        observer: Option<&dyn AccessObserver>,
+        watched: Option<Watched<'_>>,
     ) -> Result<(), KernelFault> {
-        match observer {
+        match watched {
             None => (self.direct)(&KernelCall { definition, arguments, dims, policy: Direct(()) }),
-            Some(observer) => (self.observed)(&KernelCall {
+            Some(watched) => (self.observed)(&KernelCall {
                 definition,
                 arguments,
                 dims,
-                policy: Observed(observer),
+                policy: Observed(watched),
             }),
         }
     }
@@ -77,15 +78,6 @@ impl fmt::Debug for HostKernel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("HostKernel").finish_non_exhaustive()
     }
-}
-
-/// Sees every access of a kernel before it is made, and may forbid it: a forbidden read gives
-/// zeros, a forbidden write does nothing.
-pub trait AccessObserver: Send + Sync {
-    /// `bytes` bytes at `address` are about to be read.
-    fn may_read(&self, address: u64, bytes: usize) -> bool;
-    /// `bytes` bytes at `address` are about to be written.
-    fn may_write(&self, address: u64, bytes: usize) -> bool;
 }
 
 /// How a kernel reaches memory: [`Direct`] or [`Observed`].
@@ -106,8 +98,8 @@ mod sealed {
 #[derive(Debug)]
 pub struct Direct(());
 
-/// Memory reached past an observer.
-pub struct Observed<'o>(&'o dyn AccessObserver);
+/// Memory reached past a watcher.
+pub struct Observed<'o>(Watched<'o>);
 
 impl fmt::Debug for Observed<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

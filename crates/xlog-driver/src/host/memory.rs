@@ -14,7 +14,7 @@ use super::stream::{Place, StreamCore};
 use crate::{DriverError, DriverResult, MemoryInfo};
 
 /// Alignment of every allocation, as CUDA's.
-const ALIGNMENT: usize = 256;
+pub(super) const ALIGNMENT: usize = 256;
 
 struct FreeRange {
     pointer: u64,
@@ -92,9 +92,7 @@ impl HostMemory {
     }
 
     fn take_live(&mut self, pointer: u64, call: &'static str) -> DriverResult<usize> {
-        self.live.remove(&pointer).ok_or_else(|| {
-            DriverError::new(call, 1, format!("no allocation starts at {pointer:#x}"))
-        })
+        self.live.remove(&pointer).ok_or_else(|| not_an_allocation(pointer, call))
     }
 
     /// Hands ranges nobody can still reach back to the process.
@@ -121,15 +119,7 @@ impl HostMemory {
     }
 
     fn out_of_memory(&self, bytes: usize, call: &'static str) -> DriverError {
-        DriverError::new(
-            call,
-            DriverError::OUT_OF_MEMORY,
-            format!(
-                "out of memory: {bytes} bytes asked for, {} of {} bytes are free",
-                self.info().free,
-                self.total
-            ),
-        )
+        out_of_memory(bytes, self.info(), call)
     }
 }
 
@@ -141,8 +131,23 @@ impl Drop for HostMemory {
     }
 }
 
+/// The refusal of a request that does not fit into what there is.
+pub(super) fn out_of_memory(bytes: usize, info: MemoryInfo, call: &'static str) -> DriverError {
+    let MemoryInfo { free, total } = info;
+    DriverError::new(
+        call,
+        DriverError::OUT_OF_MEMORY,
+        format!("out of memory: {bytes} bytes asked for, {free} of {total} bytes are free"),
+    )
+}
+
+/// The refusal to free what was not allocated.
+pub(super) fn not_an_allocation(pointer: u64, call: &'static str) -> DriverError {
+    DriverError::new(call, 1, format!("no allocation starts at {pointer:#x}"))
+}
+
 /// The size handed out for a request: four classes to a doubling. `None` if it does not exist.
-fn size_class(bytes: usize) -> Option<usize> {
+pub(super) fn size_class(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
     let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
     bytes.checked_next_multiple_of(step).filter(|size| *size <= isize::MAX as usize - ALIGNMENT)

@@ -1,4 +1,8 @@
-//! The host device: a real asynchronous device made of threads.
+//! The host device: a real asynchronous device made of threads, and its simulated twin.
+//!
+//! [`HostDriver`] is the parallel one. [`SimulatedDriver`] spawns no thread: work runs when somebody
+//! steps, in an order that a seed decides, and the same seed gives the same run. Either can have a
+//! [`DeviceWatcher`], which is told of every call and every access.
 //!
 //! Streams are in-order queues, each run by a thread of its own, so work on two streams really
 //! does overlap; events capture a place in a stream; stream-ordered memory is handed out again as
@@ -12,13 +16,15 @@ mod driver;
 mod fault;
 mod kernel;
 mod memory;
+mod operation;
+mod simulated;
 mod stream;
 
 pub use driver::HostDriver;
 pub use kernel::{
-    AccessObserver, Direct, HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy,
-    Observed, Output,
+    Direct, HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy, Observed, Output,
 };
+pub use simulated::SimulatedDriver;
 
 #[cfg(doc)]
-use crate::Driver;
+use crate::{DeviceWatcher, Driver};

@@ -5,7 +5,6 @@
 
 use std::{
     collections::VecDeque,
-    panic::{AssertUnwindSafe, catch_unwind},
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering},
@@ -14,24 +13,23 @@ use std::{
 
 use parking_lot::{Condvar, Mutex};
 
-use super::{fault::FaultCell, kernel::AccessObserver};
-use crate::{Arguments, DriverError, DriverResult, KernelDefinition, LaunchDims};
+use super::{
+    fault::FaultCell,
+    operation::{Operation, Watched},
+};
+use crate::{DeviceWatcher, DriverError, DriverResult, OperationId};
 
 /// Operations a stream holds before enqueueing blocks, about what a GPU's queue takes.
-const QUEUE_DEPTH: u64 = 1024;
+pub(super) const QUEUE_DEPTH: u64 = 1024;
 
 /// How often a waiter looks before it goes to sleep.
 const SPINS: u32 = 64;
 
-/// One enqueued operation.
-#[allow(clippy::large_enum_variant)] // most are kernels: boxing would allocate for each
-pub(super) enum Operation {
-    /// Runs a kernel.
-    Kernel { kernel: &'static KernelDefinition, dims: LaunchDims, arguments: Arguments },
-    /// Copies bytes; host and device memory are the same here.
-    Copy { destination: u64, source: u64, bytes: usize },
-    /// Sets bytes.
-    Fill { destination: u64, value: u8, bytes: usize },
+/// One entry of a stream's queue.
+#[allow(clippy::large_enum_variant)] // as in `Operation`
+pub(super) enum Entry {
+    /// Does something; the number is for a watcher.
+    Run { operation: Operation, number: OperationId },
     /// Holds the stream until another has come far enough.
     Wait { place: Place },
 }
@@ -50,7 +48,7 @@ impl Place {
 }
 
 struct Queue {
-    operations: VecDeque<Operation>,
+    entries: VecDeque<Entry>,
     enqueued: u64,
     worker_sleeps: bool,
     closing: bool,
@@ -65,18 +63,18 @@ pub(super) struct StreamCore {
     progress_lock: Mutex<()>,
     progress: Condvar,
     fault: Arc<FaultCell>,
-    observer: Option<Arc<dyn AccessObserver>>,
+    watcher: Option<Arc<dyn DeviceWatcher>>,
 }
 
 impl StreamCore {
     /// A new stream with its thread.
     pub(super) fn start(
         fault: Arc<FaultCell>,
-        observer: Option<Arc<dyn AccessObserver>>,
+        watcher: Option<Arc<dyn DeviceWatcher>>,
     ) -> DriverResult<Arc<Self>> {
         let core = Arc::new(Self {
             queue: Mutex::new(Queue {
-                operations: VecDeque::new(),
+                entries: VecDeque::new(),
                 enqueued: 0,
                 worker_sleeps: false,
                 closing: false,
@@ -87,7 +85,7 @@ impl StreamCore {
             progress_lock: Mutex::new(()),
             progress: Condvar::new(),
             fault,
-            observer,
+            watcher,
         });
         let worker = Arc::clone(&core);
         std::thread::Builder::new()
@@ -104,23 +102,33 @@ impl StreamCore {
     }
 
     /// Appends an operation, blocking while the queue is full.
-    pub(super) fn enqueue(&self, operation: Operation) {
-        loop {
-            let mut queue = self.queue.lock();
-            if queue.enqueued - self.finished() >= QUEUE_DEPTH {
-                let room_at = queue.enqueued - QUEUE_DEPTH + 1;
-                drop(queue);
-                self.wait_for(room_at);
-                continue;
-            }
-            queue.operations.push_back(operation);
-            queue.enqueued += 1;
-            let wake = std::mem::take(&mut queue.worker_sleeps);
+    pub(super) fn enqueue(&self, entry: Entry) {
+        let mut queue = self.queue.lock();
+        while queue.enqueued - self.finished() >= QUEUE_DEPTH {
             drop(queue);
-            if wake {
-                self.work.notify_one();
-            }
-            return;
+            self.wait_for_room();
+            queue = self.queue.lock();
+        }
+        queue.entries.push_back(entry);
+        queue.enqueued += 1;
+        let wake = std::mem::take(&mut queue.worker_sleeps);
+        drop(queue);
+        if wake {
+            self.work.notify_one();
+        }
+    }
+
+    /// Whether the next operation would be taken without waiting. Nobody else may enqueue between
+    /// this and that, or it is only a guess.
+    pub(super) fn has_room(&self) -> bool {
+        self.enqueued() - self.finished() < QUEUE_DEPTH
+    }
+
+    /// Blocks while the queue is full.
+    pub(super) fn wait_for_room(&self) {
+        let enqueued = self.enqueued();
+        if enqueued - self.finished() >= QUEUE_DEPTH {
+            self.wait_for(enqueued - QUEUE_DEPTH + 1);
         }
     }
 
@@ -162,7 +170,7 @@ impl StreamCore {
         loop {
             {
                 let mut queue = self.queue.lock();
-                while queue.operations.is_empty() {
+                while queue.entries.is_empty() {
                     if queue.closing {
                         return;
                     }
@@ -170,10 +178,10 @@ impl StreamCore {
                     self.work.wait(&mut queue);
                 }
                 queue.worker_sleeps = false;
-                std::mem::swap(&mut batch, &mut queue.operations);
+                std::mem::swap(&mut batch, &mut queue.entries);
             }
-            for operation in batch.drain(..) {
-                self.execute(&operation);
+            for entry in batch.drain(..) {
+                self.execute(&entry);
                 self.finished.fetch_add(1, Ordering::SeqCst);
                 if self.waiters.load(Ordering::SeqCst) > 0 {
                     // Taking the lock puts the notice after the waiter's last look.
@@ -184,48 +192,16 @@ impl StreamCore {
         }
     }
 
-    /// Runs one operation; on a lost device it is passed over, so that nobody waits forever.
-    fn execute(&self, operation: &Operation) {
-        if self.fault.is_lost() {
-            return;
-        }
-        match operation {
-            Operation::Kernel { kernel, dims, arguments } => {
-                // SAFETY: `Driver::launch` was promised matching arguments and memory that stays.
-                let run = || unsafe {
-                    kernel.host.run(kernel, arguments, *dims, self.observer.as_deref())
-                };
-                match catch_unwind(AssertUnwindSafe(run)) {
-                    Ok(Ok(())) => {}
-                    Ok(Err(fault)) => self.fault.lose(fault.0),
-                    Err(panic) => self.fault.lose(format!(
-                        "kernel {} panicked: {}",
-                        kernel.name,
-                        panic_text(panic.as_ref())
-                    )),
-                }
+    fn execute(&self, entry: &Entry) {
+        match entry {
+            Entry::Run { operation, number } => {
+                let watcher = self.watcher.as_deref();
+                let watched = watcher.map(|watcher| Watched { watcher, operation: *number });
+                // SAFETY: `Driver`'s enqueueing methods were promised what this asks for.
+                unsafe { operation.execute(&self.fault, watched) }
             }
-            Operation::Copy { destination, source, bytes } => {
-                // SAFETY: the caller of the copy promised both ranges until this point of the
-                // stream. `copy`, not `copy_nonoverlapping`: an overlap gives some bytes, not
-                // undefined behaviour.
-                unsafe {
-                    std::ptr::copy(*source as *const u8, *destination as *mut u8, *bytes);
-                }
-            }
-            Operation::Fill { destination, value, bytes } => {
-                // SAFETY: the caller of the fill promised the range until this point.
-                unsafe { std::ptr::write_bytes(*destination as *mut u8, *value, *bytes) }
-            }
-            Operation::Wait { place } => place.stream.wait_for(place.number),
+            Entry::Wait { place } if !self.fault.is_lost() => place.stream.wait_for(place.number),
+            Entry::Wait { .. } => {}
         }
     }
-}
-
-fn panic_text(panic: &(dyn std::any::Any + Send)) -> &str {
-    panic
-        .downcast_ref::<&str>()
-        .copied()
-        .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
-        .unwrap_or("no message")
 }
