@@ -106,6 +106,7 @@ fn next_random(state: &mut u64) -> u64 {
 pub struct LayeredDriver {
     inner: Arc<dyn Driver>,
     counts: [AtomicU64; CALLS],
+    failed: [AtomicU64; CALLS],
     plan: Mutex<Vec<Planned>>,
     stalls: Mutex<Vec<Arc<StalledCall>>>,
     deaf: AtomicBool,
@@ -119,6 +120,7 @@ impl LayeredDriver {
         Self {
             inner,
             counts: [const { AtomicU64::new(0) }; CALLS],
+            failed: [const { AtomicU64::new(0) }; CALLS],
             plan: Mutex::default(),
             stalls: Mutex::default(),
             deaf: AtomicBool::new(false),
@@ -130,6 +132,18 @@ impl LayeredDriver {
     #[must_use]
     pub fn count(&self, call: DriverCall) -> u64 {
         self.counts[call as usize].load(Ordering::SeqCst)
+    }
+
+    /// How often `call` was made and not made to fail.
+    #[must_use]
+    pub fn passed(&self, call: DriverCall) -> u64 {
+        self.count(call) - self.failed[call as usize].load(Ordering::SeqCst)
+    }
+
+    /// How many calls were made to fail, of every kind.
+    #[must_use]
+    pub fn injected(&self) -> u64 {
+        self.failed.iter().map(|count| count.load(Ordering::SeqCst)).sum()
     }
 
     /// How often `call` is made while `work` runs, by whomever.
@@ -216,6 +230,7 @@ impl LayeredDriver {
         let mut plan = self.plan.lock();
         for planned in plan.iter_mut() {
             if planned.strikes(call) {
+                self.failed[call as usize].fetch_add(1, Ordering::SeqCst);
                 let error = DriverError::new(format!("{call:?}"), INJECTED, "injected failure");
                 return Err(if planned.sticky { error.sticky() } else { error });
             }

@@ -10,6 +10,7 @@
 //! xlog_testkit::run(xlog_testkit::TestDevice::Host)
 //! ```
 
+pub mod check;
 pub mod oracle;
 pub mod suites;
 

@@ -1,0 +1,539 @@
+//! Runs a program under simulation: one turn after the other, a thread's or the device's, as a
+//! chooser says.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use xlog_cuda::{
+    LoadedKernel,
+    device_runtime::{ResourceError, ResourceResult, VirtualThread},
+    launch::LaunchRecorder,
+    memory::Download,
+};
+use xlog_driver::Arguments;
+
+use super::{
+    bench::{Claim, Held},
+    failure::Failure,
+    judge,
+    model::first_difference,
+    program::{Program, Step, Stream, Variable, Way, Work},
+    random::Draw,
+    world::World,
+};
+use crate::DriverCall;
+
+/// Decides whose turn it is.
+pub trait Chooser {
+    /// One of `among` turns.
+    fn choose(&mut self, among: usize) -> usize;
+    /// Whether the next turn is the device's, if both it and a thread could go on.
+    fn device_first(&mut self, parts: u8) -> bool;
+}
+
+impl Chooser for Draw {
+    fn choose(&mut self, among: usize) -> usize {
+        self.below(among)
+    }
+
+    fn device_first(&mut self, parts: u8) -> bool {
+        self.chance(parts)
+    }
+}
+
+/// How much a run did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Turns taken, by threads and by the device.
+    pub turns: u64,
+    /// Launches and copies that were enqueued.
+    pub launches: u64,
+    /// Waits that were queued.
+    pub waits: u64,
+    /// Waits that were taken out, one at a time, to see the race that each prevents.
+    pub waits_checked: u64,
+    /// Driver calls that were made to fail.
+    pub faults: u64,
+    /// Preflights that were refused because of another thread's claim.
+    pub refusals: u64,
+}
+
+impl Counts {
+    /// Adds another run's.
+    pub fn add(&mut self, other: Self) {
+        self.turns += other.turns;
+        self.launches += other.launches;
+        self.waits += other.waits;
+        self.waits_checked += other.waits_checked;
+        self.faults += other.faults;
+        self.refusals += other.refusals;
+    }
+}
+
+/// What came of a run.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What was wrong; empty if nothing was.
+    pub failures: Vec<Failure>,
+    /// How much it did.
+    pub counts: Counts,
+}
+
+/// How closely a run is looked at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Scrutiny {
+    /// The most waits of a run that are taken out to see the race they prevent.
+    pub waits: usize,
+}
+
+impl Default for Scrutiny {
+    fn default() -> Self {
+        Self { waits: 24 }
+    }
+}
+
+/// Faults a program meets at most.
+const MOST_FAULTS: u64 = 3;
+
+/// One driver call in so many fails, until there were enough.
+const ONE_FAULT_IN: u64 = 40;
+
+/// Runs a program with the turns, the device's choices and the faults of a seed.
+#[must_use]
+pub fn run(program: &Program, seed: u64, scrutiny: Scrutiny) -> Outcome {
+    let mut draw = Draw::new(seed ^ 0x5ced_01e5);
+    run_with(program, seed, &mut draw, scrutiny)
+}
+
+/// The same with another chooser of turns.
+pub(super) fn run_with(
+    program: &Program,
+    seed: u64,
+    chooser: &mut dyn Chooser,
+    scrutiny: Scrutiny,
+) -> Outcome {
+    let mut outcome = Outcome::default();
+    let ran = catch_unwind(AssertUnwindSafe(|| {
+        let mut run = match World::new(program, seed) {
+            Ok(world) => Run::new(program, world),
+            Err(error) => {
+                let failure = Failure::UnexpectedError(format!("setting up: {error}"));
+                return Outcome { failures: vec![failure], ..Outcome::default() };
+            }
+        };
+        if program.faults {
+            run.world.driver.fail_randomly(seed, ONE_FAULT_IN, MOST_FAULTS);
+        }
+        run.take_turns(chooser);
+        judge::judge(run, Draw::new(seed), scrutiny)
+    }));
+    match ran {
+        Ok(ended) => outcome = ended,
+        Err(panic) => {
+            let text = panic
+                .downcast_ref::<&str>()
+                .map(ToString::to_string)
+                .or_else(|| panic.downcast_ref::<String>().cloned());
+            outcome.failures.push(Failure::Panic(text.unwrap_or_default()));
+        }
+    }
+    outcome
+}
+
+/// A recorder between its preflight and its commit.
+struct Open {
+    recorder: LaunchRecorder,
+    claims: Vec<Claim>,
+    launch: (LoadedKernel, Arguments),
+    work: Work,
+    stream: Stream,
+    salt: u32,
+    enqueue: bool,
+    commit: bool,
+}
+
+/// A thread of the program.
+struct Thread {
+    itself: VirtualThread,
+    next: usize,
+    open: Option<Open>,
+    downloads: Vec<(Download<u32>, Vec<u32>, Variable)>,
+}
+
+/// A program on its way.
+pub(super) struct Run<'p> {
+    pub(super) program: &'p Program,
+    pub(super) world: World,
+    pub(super) failures: Vec<Failure>,
+    pub(super) counts: Counts,
+    threads: Vec<Thread>,
+}
+
+impl<'p> Run<'p> {
+    fn new(program: &'p Program, world: World) -> Self {
+        let thread =
+            |_| Thread { itself: VirtualThread::new(), next: 0, open: None, downloads: Vec::new() };
+        let threads = program.threads.iter().map(thread).collect();
+        let (failures, counts) = (Vec::new(), Counts::default());
+        Self { program, world, failures, counts, threads }
+    }
+
+    fn take_turns(&mut self, chooser: &mut dyn Chooser) {
+        loop {
+            let ready: Vec<usize> =
+                (0..self.threads.len()).filter(|thread| self.is_ready(*thread)).collect();
+            let runnable = self.world.simulation.runnable();
+            let device = runnable > 0
+                && (ready.is_empty() || chooser.device_first(self.program.device_turns));
+            self.counts.turns += 1;
+            if device {
+                self.world.simulation.step_choice(chooser.choose(runnable));
+            } else if let Some(thread) = ready.get(chooser.choose(ready.len())) {
+                self.take_turn(*thread);
+            } else {
+                break;
+            }
+            if !self.failures.is_empty() || self.world.simulation.deadlock().is_some() {
+                break;
+            }
+        }
+        if self.threads.iter().any(|thread| thread.next < self.steps_of(thread).len())
+            && self.failures.is_empty()
+        {
+            let waiting = "threads wait for each other's claims";
+            let deadlock = self.world.simulation.deadlock();
+            self.failures.push(Failure::Deadlock(deadlock.unwrap_or_else(|| waiting.into())));
+        }
+        self.world.driver.heal();
+        // What is still in hand goes in the order of the threads.
+        for thread in 0..self.threads.len() {
+            let Thread { itself, open, downloads, .. } = &mut self.threads[thread];
+            let (open, downloads) = (open.take(), std::mem::take(downloads));
+            itself.run(|| drop(open));
+            for (download, expected, variable) in downloads {
+                self.finish_download(download, &expected, variable);
+            }
+        }
+    }
+
+    fn steps_of(&self, thread: &Thread) -> &'p [Step] {
+        let index = self.threads.iter().position(|other| std::ptr::eq(other, thread));
+        &self.program.threads[index.unwrap_or(0)]
+    }
+
+    /// Whether a thread can go on: it has something left to do, and would not wait for another's
+    /// claims.
+    fn is_ready(&self, thread: usize) -> bool {
+        let state = &self.threads[thread];
+        if state.open.is_some() || !state.downloads.is_empty() {
+            return true;
+        }
+        let Some(step) = self.program.threads[thread].get(state.next) else { return false };
+        match *step {
+            // Refused at once, so it need not wait.
+            Step::Launch { way: Way::Builder, work, stream, .. } => {
+                !self.is_held(&self.world.variables.claims_of(work, stream), thread)
+            }
+            Step::Launch { .. } => true,
+            _ => !self.is_held(&self.world.variables.claims(&step.uses()), thread),
+        }
+    }
+
+    /// Whether another thread's open launch claims one of these in a way that conflicts.
+    fn is_held(&self, claims: &[Claim], thread: usize) -> bool {
+        let others = self.threads.iter().enumerate().filter(|(other, _)| *other != thread);
+        let mut held = others.filter_map(|(_, other)| other.open.as_ref()).flat_map(|o| &o.claims);
+        held.any(|(generation, access)| {
+            let conflicts = |(mine, my_access): &Claim| {
+                mine == generation && (access.writes() || my_access.writes())
+            };
+            claims.iter().any(conflicts)
+        })
+    }
+
+    fn take_turn(&mut self, thread: usize) {
+        if let Some(open) = self.threads[thread].open.take() {
+            return self.go_on(thread, open);
+        }
+        let state = &mut self.threads[thread];
+        let step = self.program.threads[thread].get(state.next).copied();
+        // Results are asked for some steps after the copy was started, or at the end.
+        if step.is_none() || state.downloads.len() > 1 {
+            if !state.downloads.is_empty() {
+                let (download, expected, variable) = state.downloads.remove(0);
+                self.finish_download(download, &expected, variable);
+            }
+            return;
+        }
+        state.next += 1;
+        if let Some(step) = step
+            && self.world.variables.has(&step.uses())
+        {
+            self.take_step(thread, step);
+        }
+    }
+
+    fn take_step(&mut self, thread: usize, step: Step) {
+        match step {
+            Step::Allocate { block, words, stream, first_use } => {
+                self.as_thread(thread, |run| run.allocate(block, words, stream, first_use));
+            }
+            Step::Free { block } => {
+                let freed = self.world.variables.blocks[block].take();
+                self.threads[thread].itself.run(|| drop(freed));
+            }
+            Step::Launch { way: Way::Builder, work, stream, salt } => {
+                self.as_thread(thread, |run| {
+                    let launched = run.operation(|world| {
+                        world.variables.launch(&world.bench, work, stream, salt)
+                    });
+                    if launched {
+                        run.world.variables.was_enqueued(
+                            run.world.variables.bound(work),
+                            stream,
+                            salt,
+                        );
+                    }
+                });
+            }
+            Step::Launch { way, work, stream, salt } => {
+                self.open(thread, way, work, stream, salt);
+            }
+            Step::Upload { block, stream, salt } => self.as_thread(thread, |run| {
+                let cell = run.world.variables.cell(block);
+                let values: Vec<u32> = (0..run.world.variables.contents.length(cell) as u32)
+                    .map(|index| index.wrapping_mul(0x9e37_79b9) ^ salt)
+                    .collect();
+                let on = run.world.bench.streams[stream];
+                let upload = |world: &mut World| match &mut world.variables.blocks[block] {
+                    Some(held) => held.slice.upload_on(&values, on),
+                    None => Ok(()),
+                };
+                let done = run.whole_operation(upload, block);
+                if done {
+                    run.world.variables.contents.set(cell, values);
+                }
+            }),
+            Step::Download { block, stream } => self.as_thread(thread, |run| {
+                let on = run.world.bench.streams[stream];
+                let started = match &run.world.variables.blocks[block] {
+                    Some(held) => run.world.faulty(|_| held.slice.start_download(on)),
+                    None => return,
+                };
+                let expected =
+                    run.world.variables.contents.get(run.world.variables.cell(block)).to_vec();
+                match started {
+                    Ok(download) => {
+                        run.counts.launches += 1;
+                        run.threads[thread].downloads.push((download, expected, block));
+                    }
+                    Err(Some(error)) => run.unexpected("a download", &error),
+                    Err(None) => {}
+                }
+            }),
+            Step::CopyBlock { from, to, stream } => self.as_thread(thread, |run| {
+                let on = run.world.bench.streams[stream];
+                // Only blocks of one length are copied whole.
+                let cells = [from, to].map(|variable| run.world.variables.cell(variable));
+                let [n, room] = cells.map(|cell| run.world.variables.contents.length(cell));
+                if n != room {
+                    return;
+                }
+                let copy = |world: &mut World| {
+                    let source = world.variables.blocks[from].take();
+                    let answer = match (&mut world.variables.blocks[to], &source) {
+                        (Some(to), Some(from)) => to.slice.copy_from(&from.slice, on),
+                        _ => Ok(()),
+                    };
+                    world.variables.blocks[from] = source;
+                    answer
+                };
+                if run.whole_operation(copy, to) {
+                    run.world.variables.contents.copy(cells[0], cells[1], n);
+                }
+            }),
+            Step::Memset { block, stream, value } => self.as_thread(thread, |run| {
+                let on = run.world.bench.streams[stream];
+                let set = |world: &mut World| match &mut world.variables.blocks[block] {
+                    Some(held) => held.slice.fill_bytes(value, on),
+                    None => Ok(()),
+                };
+                if run.whole_operation(set, block) {
+                    let cell = run.world.variables.cell(block);
+                    let length = run.world.variables.contents.length(cell);
+                    run.world
+                        .variables
+                        .contents
+                        .set(cell, vec![u32::from_ne_bytes([value; 4]); length]);
+                }
+            }),
+            Step::Synchronize { stream } => {
+                self.call(thread, |world| {
+                    world.bench.runtime.synchronize(world.bench.streams[stream])
+                });
+            }
+            Step::Reap => self.call(thread, |world| world.bench.runtime.reap_pending()),
+            Step::TryReap => self.call(thread, |world| world.bench.runtime.try_reap()),
+            Step::Trim => self.call(thread, |world| world.bench.runtime.trim()),
+        }
+    }
+
+    fn as_thread(&mut self, thread: usize, work: impl FnOnce(&mut Self)) {
+        let itself = std::mem::take(&mut self.threads[thread].itself);
+        itself.run(|| work(self));
+        self.threads[thread].itself = itself;
+    }
+
+    fn call(&mut self, thread: usize, call: impl FnOnce(&World) -> ResourceResult<()>) {
+        self.as_thread(thread, |run| {
+            if let Err(Some(error)) = run.world.faulty(call) {
+                run.unexpected("a call", &error);
+            }
+        });
+    }
+
+    fn unexpected(&mut self, what: &str, error: &ResourceError) {
+        self.failures.push(Failure::UnexpectedError(format!("{what} failed: {error}")));
+    }
+
+    /// One operation that is enqueued whole or not at all; says whether it was.
+    fn operation(&mut self, call: impl FnOnce(&World) -> ResourceResult<()>) -> bool {
+        let before = self.world.enqueued();
+        let answer = self.world.faulty(call);
+        if let Err(Some(error)) = &answer {
+            self.unexpected("a launch", error);
+        }
+        let enqueued = self.world.enqueued() > before;
+        self.counts.launches += u64::from(enqueued);
+        enqueued
+    }
+
+    /// An operation over a whole block, in several parts perhaps. If a fault cut it short, what the
+    /// block holds is anybody's guess: it goes.
+    fn whole_operation(
+        &mut self,
+        call: impl FnOnce(&mut World) -> ResourceResult<()>,
+        block: Variable,
+    ) -> bool {
+        match self.world.faulty_mut(call) {
+            Ok(()) => {
+                self.counts.launches += 1;
+                true
+            }
+            Err(error) => {
+                if let Some(error) = error {
+                    self.unexpected("a copy", &error);
+                }
+                self.world.variables.blocks[block] = None;
+                false
+            }
+        }
+    }
+
+    fn allocate(&mut self, block: Variable, words: usize, stream: Stream, first_use: Stream) {
+        self.world.variables.blocks[block] = None;
+        let slice = match self.world.faulty(|world| world.bench.allocate(words, stream)) {
+            Ok(slice) => slice,
+            Err(Some(error)) => return self.unexpected("an allocation", &error),
+            Err(None) => return,
+        };
+        let cell = self.world.variables.contents.add(words);
+        self.world.variables.blocks[block] = Some(Held { slice, cell });
+        let (fill, value) = (Work::Fill { out: block }, cell as u32 + 1);
+        if self.operation(|world| world.variables.launch(&world.bench, fill, first_use, value)) {
+            self.world.variables.was_enqueued(Work::Fill { out: cell }, first_use, value);
+        } else {
+            // Never written: nobody may read it.
+            self.world.variables.blocks[block] = None;
+        }
+    }
+
+    /// Preflights a recorder; its enqueue and its commit are turns of their own.
+    fn open(&mut self, thread: usize, way: Way, work: Work, stream: Stream, salt: u32) {
+        let claims = self.world.variables.claims_of(work, stream);
+        let must_refuse = self.is_held(&claims, thread);
+        let on = self.world.bench.streams[stream];
+        let mut recorder = match way {
+            Way::Permissive => LaunchRecorder::new_permissive(on),
+            _ => LaunchRecorder::new_strict(on),
+        };
+        self.world.variables.record(work, stream, &mut recorder);
+        let (commit, enqueue) = match way {
+            Way::Abandoned { enqueued } => (false, enqueued),
+            _ => (true, true),
+        };
+        let launch = self.world.variables.kernel(&self.world.bench, work, stream, salt);
+        let bound = self.world.variables.bound(work);
+        self.as_thread(thread, |run| {
+            match run.world.faulty(|world| recorder.preflight(&world.bench.runtime)) {
+                Ok(()) if must_refuse => run.failures.push(Failure::MissingRefusal(format!(
+                    "{work} on stream {stream} was let through, against the claim of another \
+                     thread"
+                ))),
+                Ok(()) => {
+                    let work = bound;
+                    let open =
+                        Open { recorder, claims, launch, work, stream, salt, enqueue, commit };
+                    run.threads[thread].open = Some(open);
+                }
+                Err(Some(_)) if must_refuse => run.counts.refusals += 1,
+                Err(Some(error)) => run.unexpected("a preflight", &error),
+                Err(None) => {}
+            }
+        });
+    }
+
+    /// The next turn of an open launch: its enqueue, then its commit.
+    fn go_on(&mut self, thread: usize, mut open: Open) {
+        if std::mem::take(&mut open.enqueue) {
+            self.as_thread(thread, |run| {
+                if run.operation(|world| world.bench.enqueue(&open.launch, open.stream)) {
+                    run.world.variables.was_enqueued(open.work, open.stream, open.salt);
+                    run.threads[thread].open = Some(open);
+                } else {
+                    drop(open);
+                }
+            });
+        } else if open.commit {
+            self.call(thread, |world| open.recorder.commit(&world.bench.runtime));
+        } else {
+            self.threads[thread].itself.run(|| drop(open));
+        }
+    }
+
+    fn finish_download(&mut self, download: Download<u32>, expected: &[u32], variable: Variable) {
+        match self.world.faulty(|_| download.wait()) {
+            Ok(found) if found == expected => {}
+            Ok(found) => self.failures.push(Failure::WrongBytes(format!(
+                "what was downloaded of b{variable} is not what a serial run gives: {}",
+                first_difference(&found, expected)
+            ))),
+            Err(Some(error)) => self.unexpected("a download", &error),
+            Err(None) => {}
+        }
+    }
+}
+
+impl World {
+    /// Makes a call. An error that no injected fault explains comes as `Some`.
+    fn faulty<R>(
+        &self,
+        call: impl FnOnce(&Self) -> ResourceResult<R>,
+    ) -> Result<R, Option<ResourceError>> {
+        let before = self.driver.injected();
+        call(self).map_err(|error| (self.driver.injected() == before).then_some(error))
+    }
+
+    fn faulty_mut<R>(
+        &mut self,
+        call: impl FnOnce(&mut Self) -> ResourceResult<R>,
+    ) -> Result<R, Option<ResourceError>> {
+        let before = self.driver.injected();
+        let answer = call(self);
+        answer.map_err(|error| (self.driver.injected() == before).then_some(error))
+    }
+
+    /// Launches that reached the device.
+    fn enqueued(&self) -> u64 {
+        self.driver.passed(DriverCall::Launch)
+    }
+}
