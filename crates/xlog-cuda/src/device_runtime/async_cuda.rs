@@ -26,7 +26,7 @@ use super::{
 use crate::CudaDevice;
 
 /// Alignment of every block, as the driver promises it.
-const ALIGNMENT: usize = 256;
+pub(super) const ALIGNMENT: usize = 256;
 
 /// A number that no other resource has.
 pub(super) fn next_owner() -> u64 {

@@ -5,6 +5,7 @@
 //! uses tracked, [`DirectCudaResource`] plainly, and [`PoolResource`] out of larger ones.
 //! [`GlobalDeviceBudget`] keeps a limit. Adaptors wrap any of them: [`StatisticsResource`] counts,
 //! [`TrackingResource`] knows who holds what, [`LoggingResource`] writes down what is asked for,
+//! [`AlignedResource`] hands out addresses that are multiples of more than 256 bytes,
 //! [`FailureCallbackResource`] asks for memory to be freed, [`DebugGuardResource`] finds writes
 //! outside of blocks and after frees, and [`FaultInjectionResource`] fails on purpose.
 //! [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program passes around.
@@ -28,7 +29,9 @@
 
 mod accounts;
 mod adaptors;
+mod aligned;
 mod async_cuda;
+mod backing;
 mod budget;
 mod direct;
 mod error;
@@ -47,6 +50,7 @@ pub use adaptors::{
     Counter, Failure, FailureCallbackResource, FaultInjectionResource, FaultPlan, Holding,
     Operation, Statistics, StatisticsResource, TrackingResource,
 };
+pub use aligned::AlignedResource;
 pub use async_cuda::AsyncCudaResource;
 pub use budget::{GlobalDeviceBudget, Reservation, Shortage};
 pub use direct::DirectCudaResource;

@@ -24,6 +24,7 @@ use crate::TestCase;
 pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
     [
         ("vocabulary", vocabulary::CASES),
+        ("aligned", resources::aligned::CASES),
         ("allocation", resources::allocation::CASES),
         ("deallocation", resources::deallocation::CASES),
         ("direct", resources::direct::CASES),

@@ -6,12 +6,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use smallvec::SmallVec;
-
-use crate::device_runtime::tracker::Point;
-
-/// Uses that some memory has to follow: the latest point of each lane.
-pub(super) type Uses = SmallVec<[Point; 2]>;
+use crate::device_runtime::{backing::Uses, tracker::Point};
 
 /// Adds points to uses, keeping the latest of each lane.
 pub(super) fn add_uses(uses: &mut Uses, points: &[Point]) {

@@ -113,6 +113,11 @@ impl Retired {
     pub(crate) fn slot(&self) -> u32 {
         self.number
     }
+
+    /// The uses that its memory has to follow.
+    pub(crate) fn uses(&self) -> &[Point] {
+        self.outstanding.points()
+    }
 }
 
 /// What a tracker holds and has done: for tests, benchmarks and reports.

@@ -1,6 +1,7 @@
 //! The contract of memory resources, the stream pool, and the facade over both.
 
 pub(super) mod adaptors;
+pub(super) mod aligned;
 pub(super) mod allocation;
 pub(super) mod budget;
 pub(super) mod conformance;
