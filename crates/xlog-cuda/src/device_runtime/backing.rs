@@ -60,8 +60,9 @@ impl Source<'_> {
             None => {
                 let mut birth = Uses::new();
                 if let Err(error) = self.tracker.mark(lane, |point, _| birth.push(point)) {
-                    if let Err((block, lost)) = self.inner.try_deallocate(block) {
-                        log::error!("{} bytes leaked at {:#x}: {lost}", block.bytes, block.ptr);
+                    // Nobody owns it: what cannot be freed now, the resource frees at a reap.
+                    if let Err(later) = self.inner.deallocate(block) {
+                        log::warn!("{bytes} bytes wait for the next reap: {later}");
                     }
                     return Err(error);
                 }
