@@ -8,6 +8,7 @@
 //! [`AlignedResource`] hands out addresses that are multiples of more than 256 bytes,
 //! [`FailureCallbackResource`] asks for memory to be freed, [`DebugGuardResource`] finds writes
 //! outside of blocks and after frees, and [`FaultInjectionResource`] fails on purpose.
+//! [`PinnedHostResource`] and [`PinnedPoolResource`] hand out the host's side of a copy.
 //! [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program passes around.
 //!
 //! ```
@@ -38,6 +39,7 @@ mod error;
 mod forward;
 mod guard;
 mod logging;
+mod pinned;
 mod pool;
 mod resource;
 mod runtime;
@@ -59,6 +61,10 @@ pub use guard::{DebugGuardResource, Finding, FindingKind, FreedBy, GuardOptions}
 pub use logging::{
     CsvSink, JsonLinesSink, LogAction, LogReadError, LogRecord, LogSink, LoggedCall,
     LoggingResource, MemorySink, read_log,
+};
+pub(crate) use pinned::LastCopy;
+pub use pinned::{
+    PinnedBuffer, PinnedHostResource, PinnedPoolOptions, PinnedPoolResource, PinnedReport,
 };
 pub use pool::{PoolOptions, PoolReport, PoolResource};
 pub use resource::DeviceMemoryResource;
