@@ -32,6 +32,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("adaptors", resources::adaptors::CASES),
         ("logging", resources::logging::CASES),
         ("log_order", resources::log_order::CASES),
+        ("pinned", resources::pinned::CASES),
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
         ("suballocation", resources::suballocation_crowd::CASES),

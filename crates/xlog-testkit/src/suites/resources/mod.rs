@@ -12,6 +12,7 @@ pub(super) mod facade;
 pub(super) mod guard;
 pub(super) mod log_order;
 pub(super) mod logging;
+pub(super) mod pinned;
 pub(super) mod pool;
 pub(super) mod programs;
 pub(super) mod suballocation;
