@@ -29,7 +29,7 @@ use crate::{
 };
 
 /// Alignment of every block, as the driver promises it.
-const ALIGNMENT: usize = 256;
+pub(super) const ALIGNMENT: usize = 256;
 
 /// A number that no other resource has.
 pub(super) fn next_owner() -> u64 {
@@ -269,11 +269,13 @@ impl Core {
             return Ok(());
         };
         tracker.check_capture(&tracker.lanes()[lane])?;
-        let driver = self.device.driver();
-        // SAFETY: the stream lives as long as the tracker. `seen` was read before the question.
+        let (driver, tail) = (self.device.driver(), tracker.lanes()[lane].tail());
+        // SAFETY: the stream lives as long as the tracker. `seen` and `tail` were read before the
+        // question.
         let progress = self.device.note(unsafe { driver.stream_progress(raw) })?;
         let probe = self.take_probe(lane);
         if progress == xlog_driver::StreamProgress::Idle {
+            tracker.lanes()[lane].learn_tail(&tail);
             self.settle(lane, seen);
             return Ok(());
         }
@@ -285,8 +287,7 @@ impl Core {
                 (lane, seen, event)
             }
         };
-        // SAFETY: the probe holds the event.
-        if self.device.note(unsafe { driver.event_done(probe.2.raw) })? {
+        if tracker.is_event_done(&probe.2)? {
             self.settle(lane, probe.1);
         } else {
             self.probes.lock().push(probe);

@@ -5,8 +5,10 @@
 //! uses tracked, [`DirectCudaResource`] plainly, and [`PoolResource`] out of larger ones.
 //! [`GlobalDeviceBudget`] keeps a limit. Adaptors wrap any of them: [`StatisticsResource`] counts,
 //! [`TrackingResource`] knows who holds what, [`LoggingResource`] writes down what is asked for,
+//! [`AlignedResource`] hands out addresses that are multiples of more than 256 bytes,
 //! [`FailureCallbackResource`] asks for memory to be freed, [`DebugGuardResource`] finds writes
 //! outside of blocks and after frees, and [`FaultInjectionResource`] fails on purpose.
+//! [`PinnedHostResource`] and [`PinnedPoolResource`] hand out the host's side of a copy.
 //! [`ResourceStack`] composes them. [`XlogDeviceRuntime`] is the one value a program passes around.
 //!
 //! ```
@@ -28,13 +30,16 @@
 
 mod accounts;
 mod adaptors;
+mod aligned;
 mod async_cuda;
+mod backing;
 mod budget;
 mod direct;
 mod error;
 mod forward;
 mod guard;
 mod logging;
+mod pinned;
 mod pool;
 mod resource;
 mod runtime;
@@ -47,6 +52,7 @@ pub use adaptors::{
     Counter, Failure, FailureCallbackResource, FaultInjectionResource, FaultPlan, Holding,
     Operation, Statistics, StatisticsResource, TrackingResource,
 };
+pub use aligned::AlignedResource;
 pub use async_cuda::AsyncCudaResource;
 pub use budget::{GlobalDeviceBudget, Reservation, Shortage};
 pub use direct::DirectCudaResource;
@@ -55,6 +61,10 @@ pub use guard::{DebugGuardResource, Finding, FindingKind, FreedBy, GuardOptions}
 pub use logging::{
     CsvSink, JsonLinesSink, LogAction, LogReadError, LogRecord, LogSink, LoggedCall,
     LoggingResource, MemorySink, read_log,
+};
+pub(crate) use pinned::LastCopy;
+pub use pinned::{
+    PinnedBuffer, PinnedHostResource, PinnedPoolOptions, PinnedPoolResource, PinnedReport,
 };
 pub use pool::{PoolOptions, PoolReport, PoolResource};
 pub use resource::DeviceMemoryResource;

@@ -12,12 +12,13 @@ use std::{
 use xlog_driver::{Arguments, BlockChange, BlockNote, KernelDefinition, LaunchDims};
 
 use super::{
-    Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, ResourceError,
-    ResourceResult, StreamId, StreamPool, UseTracker,
+    Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, PinnedHostResource,
+    PinnedPoolOptions, PinnedPoolResource, ResourceError, ResourceResult, StreamId, StreamPool,
+    UseTracker,
     async_cuda::{mismatch, mismatch_over},
     tracker::unknown_stream,
 };
-use crate::{CudaDevice, LoadedKernel, memory::StagingPool};
+use crate::{CudaDevice, LoadedKernel};
 
 /// One value to share between threads: allocate, launch, reap.
 ///
@@ -42,7 +43,7 @@ pub(crate) struct RuntimeCore {
     direct: bool,
     mismatch: Option<String>,
     resource: Box<dyn DeviceMemoryResource + Send + Sync>,
-    pub(crate) staging: StagingPool,
+    staging: PinnedPoolResource,
     pub(crate) pool: Arc<StreamPool>,
 }
 
@@ -119,7 +120,8 @@ impl XlogDeviceRuntime {
             }
             mismatch_over(&*resource, &pool)
         });
-        let staging = StagingPool::new(Arc::clone(&device));
+        let pinned = PinnedHostResource::new(Arc::clone(&device));
+        let staging = PinnedPoolResource::new(pinned, PinnedPoolOptions::default());
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let core = RuntimeCore {
@@ -168,6 +170,13 @@ impl XlogDeviceRuntime {
     #[must_use]
     pub fn resource(&self) -> &(dyn DeviceMemoryResource + Send + Sync) {
         self.core.resource()
+    }
+
+    /// The pinned memory that uploads and downloads go through; a program may take buffers from it
+    /// too.
+    #[must_use]
+    pub fn staging(&self) -> &PinnedPoolResource {
+        &self.core.staging
     }
 
     /// Makes a kernel ready to launch.

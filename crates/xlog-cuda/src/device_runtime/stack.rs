@@ -5,9 +5,9 @@ use std::sync::Arc;
 use xlog_core::MemoryBudget;
 
 use super::{
-    AsyncCudaResource, DebugGuardResource, DeviceMemoryResource, DirectCudaResource,
-    GlobalDeviceBudget, GuardOptions, PoolOptions, PoolResource, ResourceResult,
-    StatisticsResource, StreamPool, TrackingResource, XlogDeviceRuntime,
+    AlignedResource, AsyncCudaResource, DebugGuardResource, DeviceMemoryResource,
+    DirectCudaResource, GlobalDeviceBudget, GuardOptions, PoolOptions, PoolResource,
+    ResourceResult, StatisticsResource, StreamPool, TrackingResource, XlogDeviceRuntime,
 };
 use crate::{CudaDevice, GpuMemoryManager};
 
@@ -157,6 +157,30 @@ impl ResourceStack {
         self.top = Box::new(Arc::clone(&guard));
         self.parts.guard = Some(guard);
         self
+    }
+
+    /// Blocks at multiples of `alignment`, from `threshold` bytes on; see [`AlignedResource`]. Over
+    /// the pool and the guard, which hand out parts of what is below them; below statistics, which
+    /// then count what callers have, and not what aligning took.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use xlog_cuda::{CudaDevice, device_runtime::*};
+    ///
+    /// let stack = ResourceStack::over_driver(Arc::new(CudaDevice::host()))
+    ///     .with_pool(PoolOptions::default())
+    ///     .with_alignment(2 << 20, 1 << 20)?
+    ///     .with_statistics()
+    ///     .build()?;
+    /// let block = stack.runtime.allocate(3 << 20, StreamId::DEFAULT, AllocTag("huge page"))?;
+    /// assert_eq!(block.ptr % (2 << 20), 0);
+    /// # stack.runtime.deallocate(block)?;
+    /// # Ok::<(), ResourceError>(())
+    /// ```
+    pub fn with_alignment(mut self, alignment: usize, threshold: usize) -> ResourceResult<Self> {
+        let streams = Arc::clone(&self.streams);
+        self.top = Box::new(AlignedResource::new(self.top, streams, alignment, threshold)?);
+        Ok(self)
     }
 
     /// Statistics.

@@ -4,10 +4,14 @@ use std::{fmt, marker::PhantomData, ops::RangeBounds, sync::Arc};
 
 use bytemuck::Pod;
 
-use super::{Download, SliceView, manager::ManagerCore, transfer};
+use super::{
+    Download, PinnedCopy, PinnedCopyError, SliceView,
+    manager::ManagerCore,
+    transfer::{self, Way},
+};
 use crate::device_runtime::{
-    Access, BlockId, BlockUse, DeviceBlock, Generation, ResourceResult, SlotHint, StreamId,
-    XlogDeviceRuntime,
+    Access, BlockId, BlockUse, DeviceBlock, Generation, PinnedBuffer, ResourceResult, SlotHint,
+    StreamId, XlogDeviceRuntime,
 };
 
 /// Device memory for `len` values of `T`, freed when it is dropped: behind its last use if it has
@@ -88,6 +92,44 @@ impl<T: Pod> TrackedCudaSlice<T> {
     #[track_caller]
     pub fn start_download(&self, stream: StreamId) -> ResourceResult<Download<T>> {
         transfer::download(&self.as_view(), stream)
+    }
+
+    /// Starts copying a pinned buffer into the slice on `stream`, without the detour through
+    /// staging memory. The buffer has as many bytes as the slice, and belongs to the copy until it
+    /// is done; one that is refused comes back with the error.
+    ///
+    /// ```
+    /// use xlog_cuda::{CudaDevice, device_runtime::{ResourceError, StreamId}};
+    ///
+    /// let stack = CudaDevice::auto().into_stack()?;
+    /// let mut slice = stack.manager().alloc::<u32>(3)?;
+    /// let mut buffer = stack.runtime.staging().allocate(12)?;
+    /// buffer.values_mut::<u32>()?.copy_from_slice(&[1, 2, 3]);
+    /// let uploading = slice.start_upload_from(buffer, StreamId::DEFAULT)?;
+    /// let mut buffer = uploading.wait()?; // the same one, to be filled again
+    /// buffer.fill(0);
+    /// let buffer = slice.start_download_into(buffer, StreamId::DEFAULT)?.wait()?;
+    /// assert_eq!(buffer.values::<u32>()?, [1, 2, 3]);
+    /// # Ok::<(), ResourceError>(())
+    /// ```
+    #[track_caller]
+    pub fn start_upload_from(
+        &mut self,
+        buffer: PinnedBuffer,
+        stream: StreamId,
+    ) -> Result<PinnedCopy, PinnedCopyError> {
+        transfer::copy_pinned(&self.as_view(), buffer, Way::ToDevice, stream)
+    }
+
+    /// Starts copying the slice's values into a pinned buffer on `stream`, behind everything that
+    /// writes them; otherwise as [`start_upload_from`](Self::start_upload_from).
+    #[track_caller]
+    pub fn start_download_into(
+        &self,
+        buffer: PinnedBuffer,
+        stream: StreamId,
+    ) -> Result<PinnedCopy, PinnedCopyError> {
+        transfer::copy_pinned(&self.as_view(), buffer, Way::ToHost, stream)
     }
 
     /// Copies another slice of the same length into this one, on the device, on `stream`.

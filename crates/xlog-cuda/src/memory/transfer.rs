@@ -8,10 +8,13 @@ use std::{panic::Location, sync::Arc};
 use bytemuck::Pod;
 use xlog_driver::RawStream;
 
-use super::{Download, SliceView};
+use super::{Download, PinnedCopy, PinnedCopyError, SliceView};
 use crate::{
     CudaDevice,
-    device_runtime::{Access, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
+    device_runtime::{
+        Access, LastCopy, PinnedBuffer, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime,
+        tracker::RecordedEvent,
+    },
     launch::{Enqueue, Uses},
 };
 
@@ -39,28 +42,24 @@ pub(super) fn upload<T: Pod>(
     };
     let place = Location::caller();
     let uses = Uses::of([(view.declaration(), Access::Write)]);
-    let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
+    let (staging, driver) = (runtime.staging(), runtime.device().driver());
     // One claim over all pieces: nobody sees a block that is half uploaded.
     let mut started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start()?;
     let pieces = bytes.len().div_ceil(UPLOAD_PIECE);
     for (index, piece) in bytes.chunks(UPLOAD_PIECE).enumerate() {
-        let buffer = staging.take(piece.len())?;
-        // SAFETY: the buffer has room for the piece, and no copy uses it.
-        unsafe { std::ptr::copy_nonoverlapping(piece.as_ptr(), buffer.as_ptr(), piece.len()) }
+        let mut buffer = staging.allocate(piece.len())?;
+        buffer.copy_from_slice(piece);
         let destination = view.ptr() + (index * UPLOAD_PIECE) as u64;
         // SAFETY: the destination is claimed; the buffer is kept until the event is done.
-        let copied = started.enqueue(|raw| unsafe {
-            driver.copy_to_device(destination, buffer.as_ptr(), piece.len(), raw)
-        });
-        if let Err(error) = copied {
-            staging.give_back(buffer, None);
-            return Err(error);
-        }
+        started.enqueue(|raw| unsafe {
+            driver.copy_to_device(destination, buffer.pointer(), piece.len(), raw)
+        })?;
         if index + 1 == pieces {
-            let event = started.finish_with_event();
-            return staging.give_back_behind(buffer, event, runtime, stream);
+            drop(follow(started.finish_with_event(), buffer, runtime, stream)?);
+            return Ok(());
         }
-        staging.give_back_behind(buffer, started.event_so_far(), runtime, stream)?;
+        // Not waited for: the buffer goes back behind its piece.
+        drop(follow(started.event_so_far(), buffer, runtime, stream)?);
     }
     Ok(())
 }
@@ -80,22 +79,100 @@ pub(super) fn download<T: Pod>(
         return Ok(Download::done(values, view.len()));
     };
     let uses = Uses::of([(view.declaration(), Access::Read)]);
-    let (staging, driver) = (&runtime.core().staging, runtime.device().driver());
+    let driver = runtime.device().driver();
     let place = Location::caller();
     let mut started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start()?;
-    let buffer = staging.take(bytes)?;
+    // A view may be empty; a buffer never is.
+    let buffer = runtime.staging().allocate(bytes.max(1))?;
+    let host = buffer.pointer();
     // SAFETY: the source is claimed; the buffer is kept until the event is done.
-    let copied = started
-        .enqueue(|raw| unsafe { driver.copy_to_host(buffer.as_ptr(), view.ptr(), bytes, raw) });
-    if let Err(error) = copied {
-        staging.give_back(buffer, None);
-        return Err(error);
+    started.enqueue(|raw| unsafe { driver.copy_to_host(host, view.ptr(), bytes, raw) })?;
+    let copy = follow(started.finish_with_event(), buffer, runtime, stream)?;
+    Ok(Download::staged(copy, view.len()))
+}
+
+/// A copy from or to `buffer` was enqueued, and `event` is behind it. If there is no event to be
+/// had, everything on the stream is waited for instead; if even that fails, the buffer is left
+/// behind.
+fn follow(
+    event: ResourceResult<Arc<RecordedEvent>>,
+    buffer: PinnedBuffer,
+    runtime: &XlogDeviceRuntime,
+    stream: StreamId,
+) -> Result<PinnedCopy, PinnedCopyError> {
+    match event {
+        Ok(event) => Ok(PinnedCopy::started(buffer, LastCopy::new(event, stream, runtime))),
+        Err(error) => Err(not_followed(error, buffer, || runtime.synchronize(stream))),
     }
-    match started.finish_with_event() {
-        Ok(event) => Ok(Download::staged(Arc::clone(runtime), buffer, event, view.len())),
-        Err(error) => {
-            staging.give_back_behind(buffer, Err(error.clone()), runtime, stream).and(Err(error))
+}
+
+/// The answer for a copy that may have been enqueued: the buffer comes back if `wait` knows that it
+/// is over.
+fn not_followed(
+    error: ResourceError,
+    buffer: PinnedBuffer,
+    wait: impl FnOnce() -> ResourceResult<()>,
+) -> PinnedCopyError {
+    let buffer = match wait() {
+        Ok(()) => Some(buffer),
+        Err(_) => {
+            buffer.leave_behind();
+            None
         }
+    };
+    PinnedCopyError { error, buffer }
+}
+
+/// Which way a copy goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Way {
+    ToDevice,
+    ToHost,
+}
+
+/// Copies between a view and a pinned buffer of the caller's, which the answer owns.
+#[track_caller]
+pub(super) fn copy_pinned<T: Pod>(
+    view: &SliceView<'_, T>,
+    buffer: PinnedBuffer,
+    way: Way,
+    stream: StreamId,
+) -> Result<PinnedCopy, PinnedCopyError> {
+    let (ptr, bytes, device) = (view.ptr(), view.bytes(), &view.slice().core().device);
+    if buffer.len() != bytes {
+        let error = format!(
+            "a buffer of {} bytes for a range of {bytes}; allocate one of the same size",
+            buffer.len()
+        );
+        return Err(PinnedCopyError { error: error.into(), buffer: Some(buffer) });
+    }
+    let host = buffer.pointer();
+    // SAFETY: both ranges have `bytes` bytes. Whoever calls this has the device at rest, or the
+    // view's block claimed, and keeps the buffer until the copy is over.
+    let enqueue = |driver: &dyn xlog_driver::Driver, raw| unsafe {
+        match way {
+            Way::ToDevice => driver.copy_to_device(ptr, host, bytes, raw),
+            Way::ToHost => driver.copy_to_host(host, ptr, bytes, raw),
+        }
+    };
+    let Some(runtime) = tracking_runtime(view) else {
+        return match at_rest(device, enqueue) {
+            Ok(()) => Ok(PinnedCopy::done(buffer)),
+            Err(error) => Err(not_followed(error, buffer, || device.synchronize())),
+        };
+    };
+    let access = if way == Way::ToDevice { Access::Write } else { Access::Read };
+    let uses = Uses::of([(view.declaration(), access)]);
+    let place = Location::caller();
+    let started = Enqueue { runtime: runtime.core(), stream, uses: &uses, place }.start();
+    let enqueued = started.and_then(|mut started| {
+        started.enqueue(|raw| enqueue(runtime.device().driver(), raw))?;
+        Ok(started)
+    });
+    match enqueued {
+        Ok(started) => follow(started.finish_with_event(), buffer, runtime, stream),
+        // Nothing was enqueued.
+        Err(error) => Err(PinnedCopyError { error, buffer: Some(buffer) }),
     }
 }
 

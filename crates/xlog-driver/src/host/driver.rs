@@ -1,6 +1,11 @@
 //! The host device behind the driver contract.
 
-use std::{collections::HashMap, fmt, sync::Arc};
+use std::{
+    alloc::{Layout, alloc_zeroed, dealloc},
+    collections::HashMap,
+    fmt,
+    sync::Arc,
+};
 
 use parking_lot::Mutex;
 
@@ -19,6 +24,9 @@ use crate::{
 /// Memory of a host device where the machine does not tell how much it has.
 const DEFAULT_MEMORY: u64 = 16 << 30;
 
+/// Alignment of pinned memory: what is locked is pages.
+const PAGE: usize = 4096;
+
 /// The host device, in its parallel mode: as fast as the CPU allows.
 ///
 /// ```
@@ -36,7 +44,7 @@ const DEFAULT_MEMORY: u64 = 16 << 30;
 pub struct HostDriver {
     info: DeviceInfo,
     memory: Mutex<HostMemory>,
-    pinned: Mutex<HashMap<usize, usize>>,
+    pinned: Mutex<HashMap<usize, Layout>>,
     streams: Mutex<Vec<Arc<StreamCore>>>,
     fault: Arc<FaultCell>,
     watch: Option<Watch>,
@@ -349,30 +357,26 @@ impl Driver for HostDriver {
 
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
         self.fault.check()?;
-        // Ordinary memory is as good as pinned here; zeroed words keep its contents defined.
-        let count = bytes.div_ceil(8).max(1);
-        let mut words = Vec::new();
-        words.try_reserve_exact(count).map_err(|_| {
+        let layout = Layout::from_size_align(bytes.max(1), PAGE).ok();
+        // Ordinary memory is as good as pinned here; zeroes keep its contents defined.
+        // SAFETY: the layout has at least one byte.
+        let pointer = layout.map(|layout| (unsafe { alloc_zeroed(layout) }, layout));
+        let Some((pointer, layout)) = pointer.filter(|(pointer, _)| !pointer.is_null()) else {
             let message = format!("{bytes} bytes of pinned memory are not to be had");
-            DriverError::new("allocate_pinned", DriverError::OUT_OF_MEMORY, message)
-        })?;
-        words.resize(count, 0u64);
-        let words = words.into_boxed_slice();
-        let count = words.len();
-        let pointer = Box::into_raw(words) as *mut u8;
-        self.pinned.lock().insert(pointer as usize, count);
+            return Err(DriverError::new("allocate_pinned", DriverError::OUT_OF_MEMORY, message));
+        };
+        self.pinned.lock().insert(pointer as usize, layout);
         self.tell(|| DeviceCall::PinnedAllocated { address: pointer as u64, bytes });
         Ok(pointer)
     }
 
     unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
-        let Some(count) = self.pinned.lock().remove(&(pointer as usize)) else {
+        let Some(layout) = self.pinned.lock().remove(&(pointer as usize)) else {
             return Err(DriverError::new("free_pinned", 1, "not a pinned allocation"));
         };
         self.tell(|| DeviceCall::PinnedFreed { address: pointer as u64 });
-        let words = std::ptr::slice_from_raw_parts_mut(pointer.cast::<u64>(), count);
-        // SAFETY: `allocate_pinned` made exactly this box, and its entry is gone now.
-        drop(unsafe { Box::from_raw(words) });
+        // SAFETY: `allocate_pinned` got it with exactly this layout, and its entry is gone now.
+        unsafe { dealloc(pointer, layout) }
         Ok(())
     }
 

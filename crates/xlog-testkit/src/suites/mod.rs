@@ -24,6 +24,7 @@ use crate::TestCase;
 pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
     [
         ("vocabulary", vocabulary::CASES),
+        ("aligned", resources::aligned::CASES),
         ("allocation", resources::allocation::CASES),
         ("deallocation", resources::deallocation::CASES),
         ("direct", resources::direct::CASES),
@@ -31,6 +32,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("adaptors", resources::adaptors::CASES),
         ("logging", resources::logging::CASES),
         ("log_order", resources::log_order::CASES),
+        ("pinned", resources::pinned::CASES),
         ("pool", resources::pool::CASES),
         ("suballocation", resources::suballocation::CASES),
         ("suballocation", resources::suballocation_crowd::CASES),

@@ -3,6 +3,7 @@
 //! Every case runs through the runtime that users get, and once more with the driver's
 //! stream-ordered calls written by hand, turn by turn.
 
+mod logging;
 mod overlap;
 mod pairs;
 mod random;
@@ -64,6 +65,7 @@ const GROUPS: &[(&str, bool, Group)] = &[
     ("use-elsewhere", true, pairs::use_elsewhere),
     ("random", true, random::run),
     ("statistics", true, pairs::statistics),
+    ("logging", true, logging::run),
     ("threads", false, threads::run),
     ("overlap", true, overlap::run),
 ];

@@ -21,9 +21,12 @@ use crate::{
 
 const TAG: AllocTag = AllocTag("bench");
 
+/// Pairs in a batch.
+pub(super) const BATCH: usize = 256;
+
 /// One block of `size` bytes and back, on the stack that users get.
 #[inline]
-fn pair(stack: &DeviceStack, size: usize, stream: StreamId) -> Result<(), Failure> {
+pub(super) fn pair(stack: &DeviceStack, size: usize, stream: StreamId) -> Result<(), Failure> {
     let block = stack.runtime.allocate(size, stream, TAG)?;
     stack.runtime.deallocate(block)?;
     Ok(())
@@ -31,7 +34,7 @@ fn pair(stack: &DeviceStack, size: usize, stream: StreamId) -> Result<(), Failur
 
 /// The same with the driver's calls.
 #[inline]
-fn driver_pair(lab: &Lab, size: usize, stream: RawStream) -> Result<(), Failure> {
+pub(super) fn driver_pair(lab: &Lab, size: usize, stream: RawStream) -> Result<(), Failure> {
     let driver = lab.device.driver();
     // SAFETY: the stream is the driver's and alive, and nothing uses the memory.
     unsafe {
@@ -46,7 +49,7 @@ fn measure(
     mut driver: impl FnMut(usize) -> Result<(), Failure>,
     mut ours: impl FnMut(usize) -> Result<(), Failure>,
 ) -> Result<[Timing; 2], Failure> {
-    let effort = Effort { batch: 256, ..Effort::new(lab.quick) };
+    let effort = Effort { batch: BATCH, ..Effort::new(lab.quick) };
     let settle = || Ok(lab.device.synchronize()?);
     let (timings, _) = alternate(&lab.core, effort, &mut [&mut driver, &mut ours], settle)?;
     <[Timing; 2]>::try_from(timings).map_err(|_| "two ways, two timings".into())

@@ -98,6 +98,8 @@ impl Core {
         stream: StreamId,
     ) -> ResourceResult<DeviceBlock> {
         let (ptr, tag) = (below.ptr + before as u64, below.tag);
+        // As far as the margin is a multiple of what the block below is aligned to.
+        let align = below.align.min(1 << before.trailing_zeros()).max(GRAIN);
         let (freed, poisoned, reported) = (None, false, Vec::new());
         let state = State { below: Some(below), freed, poisoned, reported };
         let block = {
@@ -131,7 +133,7 @@ impl Core {
             device_ordinal: self.ordinal,
             alloc_stream: stream,
             bytes,
-            align: GRAIN,
+            align,
             tag,
             generation,
             state: BlockState::Live,

@@ -12,12 +12,11 @@ use super::{
 use crate::{
     CudaDevice,
     device_runtime::{
-        BlockId, DeviceBlock, DeviceMemoryResource, ResourceError, ResourceResult, StreamPool,
-        UseTracker,
+        BlockId, DeviceBlock, DeviceMemoryResource, PinnedPoolResource, ResourceError,
+        ResourceResult, StreamPool, UseTracker,
         async_cuda::never_reused,
         tracker::{Lane, foreign_device, unknown_stream},
     },
-    memory::StagingPool,
 };
 
 pub(super) struct Core {
@@ -32,7 +31,7 @@ pub(super) struct Core {
     pub(super) findings: Mutex<Vec<Finding>>,
     /// Blocks of the resource below that nobody has seen and that could not be given back.
     pub(super) unseen: Mutex<Vec<(DeviceBlock, usize)>>,
-    pub(super) staging: StagingPool,
+    pub(super) staging: PinnedPoolResource,
     pub(super) inner: Box<dyn DeviceMemoryResource + Send + Sync>,
     pub(super) pool: Arc<StreamPool>,
 }

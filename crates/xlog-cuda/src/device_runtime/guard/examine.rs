@@ -89,7 +89,7 @@ impl Core {
     fn compare(&self, regions: &[Region], lane: &Lane) -> ResourceResult<Vec<Wrong>> {
         let total: usize = regions.iter().map(|region| region.bytes).sum();
         let room = total.min(AT_ONCE);
-        let buffer = self.staging.take(room)?;
+        let buffer = self.staging.allocate(room)?;
         let mut wrong = vec![Wrong::default(); regions.len()];
         let (mut pieces, mut used, mut answer) = (Vec::new(), 0, Ok(()));
         'all: for (index, region) in regions.iter().enumerate() {
@@ -97,7 +97,7 @@ impl Core {
             while offset < region.bytes {
                 let bytes = (region.bytes - offset).min(room - used);
                 let source = region.ptr + offset as u64;
-                answer = self.copy(buffer.as_ptr().wrapping_add(used), source, bytes, lane);
+                answer = self.copy(buffer.pointer().wrapping_add(used), source, bytes, lane);
                 if answer.is_err() {
                     break 'all;
                 }
@@ -108,9 +108,7 @@ impl Core {
                     if answer.is_err() {
                         break 'all;
                     }
-                    // SAFETY: the buffer has `room` bytes, all of them copied, and no copy runs.
-                    let seen = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), room) };
-                    look(seen, regions, &pieces, &mut wrong);
+                    look(&buffer, regions, &pieces, &mut wrong);
                     pieces.clear();
                     used = 0;
                 }
@@ -121,13 +119,11 @@ impl Core {
         if answer.is_ok() && used > 0 {
             answer = self.tracker().synchronize(lane);
             if answer.is_ok() {
-                // SAFETY: as above, for the `used` bytes that were copied last.
-                let seen = unsafe { std::slice::from_raw_parts(buffer.as_ptr(), used) };
-                look(seen, regions, &pieces, &mut wrong);
+                look(&buffer[..used], regions, &pieces, &mut wrong);
             }
         }
-        if answer.is_ok() || self.tracker().synchronize(lane).is_ok() {
-            self.staging.give_back(buffer, None);
+        if answer.is_err() && self.tracker().synchronize(lane).is_err() {
+            buffer.leave_behind();
         }
         answer.map(|()| wrong)
     }

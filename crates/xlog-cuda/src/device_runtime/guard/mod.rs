@@ -31,13 +31,12 @@ pub use self::{
     options::GuardOptions,
 };
 use super::{
-    AllocTag, DeviceBlock, DeviceMemoryResource, ResourceError, ResourceResult, StreamId,
-    StreamPool,
+    AllocTag, DeviceBlock, DeviceMemoryResource, PinnedHostResource, PinnedPoolOptions,
+    PinnedPoolResource, ResourceError, ResourceResult, StreamId, StreamPool,
     async_cuda::{mismatch_over, next_owner},
     forward::tracked_uses,
     tracker::HoldsBlocks,
 };
-use crate::memory::StagingPool;
 
 /// Finds writes outside of blocks, writes after a free, and second frees, and says whose block it
 /// was.
@@ -83,9 +82,10 @@ impl DebugGuardResource {
         let device = Arc::clone(streams.device());
         let ordinal = inner.device_ordinal();
         let mismatch = mismatch_over(&*inner, &streams);
+        let pinned = PinnedHostResource::new(Arc::clone(&device));
         let core = Arc::new(Core {
             owner: next_owner(),
-            staging: StagingPool::new(Arc::clone(&device)),
+            staging: PinnedPoolResource::new(pinned, PinnedPoolOptions::default()),
             device,
             ordinal,
             options,

@@ -8,11 +8,12 @@ use std::collections::BTreeMap;
 
 use super::{
     class::{CLASSES, Class},
-    ranges::{Cut, Ranges, Uses},
+    ranges::{Cut, Ranges},
 };
 use crate::device_runtime::{
-    DeviceBlock, ResourceResult, UseTracker,
-    tracker::{Lane, SetAside, Tenant},
+    ResourceResult, UseTracker,
+    backing::{Backing, Uses},
+    tracker::{Lane, Tenant},
 };
 
 /// Blocks of a bin that are looked at for one that needs no wait.
@@ -40,12 +41,7 @@ pub(super) struct Chunk {
 }
 
 /// A large block of the resource below.
-#[derive(Debug)]
-pub(super) struct Slab {
-    pub(super) block: DeviceBlock,
-    /// Its entry in the tracker's books, if that knows it.
-    pub(super) aside: Option<SetAside>,
-}
+pub(super) type Slab = Backing;
 
 /// What a stack of free memory may hand out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

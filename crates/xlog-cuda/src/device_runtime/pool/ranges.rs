@@ -6,15 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use smallvec::SmallVec;
-
 use crate::{
-    device_runtime::tracker::Point,
+    device_runtime::{backing::Uses, tracker::Point},
     mutant::{self, Mutant},
 };
-
-/// Uses that some memory has to follow: the latest point of each lane.
-pub(super) type Uses = SmallVec<[Point; 2]>;
 
 /// Adds points to uses, keeping the latest of each lane.
 pub(super) fn add_uses(uses: &mut Uses, points: &[Point]) {

@@ -4,13 +4,12 @@ use std::sync::atomic::Ordering;
 
 use super::{
     Core,
-    arena::{Chunk, Slab, Take},
+    arena::{Chunk, Take},
     class::Class,
     options::round,
-    ranges::Uses,
 };
 use crate::device_runtime::{
-    AllocTag, BlockId, ResourceError, ResourceResult, StreamId, tracker::Lane,
+    AllocTag, ResourceError, ResourceResult, backing::Source, tracker::Lane,
 };
 
 impl Core {
@@ -29,8 +28,8 @@ impl Core {
 
     fn add_slab(&self, bytes: usize, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
         self.reserve(bytes)?;
-        let slab = self.new_slab(bytes, lane).inspect_err(|_| self.unreserve(bytes))?;
-        let (slab, uses) = slab;
+        let slab = self.source().take(bytes, lane, AllocTag("pool"));
+        let (slab, uses) = slab.inspect_err(|_| self.unreserve(bytes))?;
         // What was granted may be more than what was asked for.
         self.reserved.fetch_add(slab.block.bytes - bytes, Ordering::Relaxed);
         let tracker = self.tracker();
@@ -45,6 +44,10 @@ impl Core {
             return Err(error);
         }
         Ok(chunk)
+    }
+
+    fn source(&self) -> Source<'_> {
+        Source { inner: &*self.inner, tracker: self.tracker() }
     }
 
     /// Counts bytes before they are asked for, so that threads together never pass the maximum.
@@ -64,41 +67,13 @@ impl Core {
         self.reserved.fetch_sub(bytes, Ordering::Relaxed);
     }
 
-    /// A slab, and the uses that its memory follows: none but its own allocation.
-    fn new_slab(&self, bytes: usize, lane: &Lane) -> ResourceResult<(Slab, Uses)> {
-        let stream = lane.stream().ok_or("the stream was released meanwhile")?;
-        let tracker = self.tracker();
-        let mut block = self.inner.allocate(bytes, stream, AllocTag("pool"))?;
-        let aside = tracker.set_aside(BlockId::from_block(&block));
-        let uses = match &aside {
-            Some(aside) => {
-                if aside.rehomed {
-                    block.alloc_stream = StreamId::DEFAULT;
-                }
-                Uses::from_slice(aside.birth.points())
-            }
-            // Nobody says when the memory is valid but that it is so behind this point.
-            None => {
-                let mut birth = Uses::new();
-                if let Err(error) = tracker.mark(lane, |point, _| birth.push(point)) {
-                    if let Err((block, lost)) = self.inner.try_deallocate(block) {
-                        log::error!("{} bytes leaked at {:#x}: {lost}", block.bytes, block.ptr);
-                    }
-                    return Err(error);
-                }
-                birth
-            }
-        };
-        Ok((Slab { block, aside }, uses))
-    }
-
     pub(super) fn trim(&self) -> ResourceResult<()> {
         let mut answer = Ok(());
         for cell in &self.arenas {
             let empty = cell.0.lock().take_empty_slabs(self.tracker());
             for (slab, uses) in empty {
                 let bytes = slab.block.bytes;
-                match self.give_back(slab, &uses) {
+                match self.source().give_back(slab, &uses) {
                     Ok(()) => self.unreserve(bytes),
                     Err(kept) => {
                         let (slab, error) = *kept;
@@ -109,28 +84,5 @@ impl Core {
             }
         }
         answer
-    }
-
-    /// Hands a slab to the resource below, behind `uses`; gives it back if that fails.
-    fn give_back(&self, slab: Slab, uses: &Uses) -> Result<(), Box<(Slab, ResourceError)>> {
-        let tracker = self.tracker();
-        let Slab { block, aside } = slab;
-        match &aside {
-            Some(aside) => tracker.bring_back(aside, uses),
-            None => {
-                let lane = tracker.lane(block.alloc_stream);
-                let followed = match lane {
-                    Some(lane) => tracker.follow_points(uses, lane),
-                    None => self.device.synchronize(),
-                };
-                if let Err(error) = followed {
-                    return Err(Box::new((Slab { block, aside }, error)));
-                }
-            }
-        }
-        self.inner.try_deallocate(block).map_err(|(block, error)| {
-            let aside = aside.and_then(|_| tracker.set_aside(BlockId::from_block(&block)));
-            Box::new((Slab { block, aside }, error))
-        })
     }
 }

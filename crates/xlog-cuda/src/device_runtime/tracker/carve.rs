@@ -30,8 +30,8 @@ pub(crate) struct SetAside {
 
 impl UseTracker {
     /// Sets a block aside, and makes the default stream its home: whoever releases the stream it
-    /// was allocated on knows nothing of it. A block that its owner counts itself keeps its home.
-    /// `None` if it is not one of this tracker's.
+    /// was allocated on knows nothing of it. A block that a pool counts keeps its home. `None` if
+    /// it is not one of this tracker's.
     pub(crate) fn set_aside(&self, block: BlockId) -> Option<SetAside> {
         let (number, slot) = self.find_block(block, SlotHint::NONE)?;
         let birth = match mutant::is(Mutant::NoBirthInSlabs) {
@@ -40,10 +40,12 @@ impl UseTracker {
         };
         self.slots.remove(block.ptr, number);
         let tenant = slot.tenant();
-        let rehomed = tenant.place == Tenant::NOWHERE;
-        if rehomed {
+        if tenant.place == Tenant::NOWHERE {
             self.lanes[0].hold_block();
             self.lanes[tenant.home].drop_blocks(1);
+        }
+        let rehomed = matches!(tenant.place, Tenant::NOWHERE | Tenant::AT_ITS_ADDRESS);
+        if rehomed {
             slot.set_home(0);
         }
         Some(SetAside { number, ptr: block.ptr, birth, rehomed })

@@ -12,6 +12,7 @@ use std::sync::{
 };
 
 use parking_lot::{Mutex, MutexGuard};
+use smallvec::SmallVec;
 use xlog_driver::RawStream;
 
 use super::{
@@ -52,8 +53,8 @@ pub(crate) struct Lane {
     own: AtomicU64,
     /// The last tick that a record was begun for.
     tick: AtomicU64,
-    /// Ticks up to this one are known to be done.
-    completed: AtomicU64,
+    /// How far every lane is known to have come; shared by all of them.
+    completed: Arc<[AtomicU64]>,
     /// What the stream's tail follows of every lane; written under `submit`, after the wait.
     clock: Box<[AtomicU64]>,
     /// The tick of this lane's latest read of each block, by slot; see `Slot::readers`.
@@ -68,6 +69,13 @@ pub(crate) struct Lane {
     blocks: AtomicUsize,
     records: AtomicU64,
     waits: AtomicU64,
+}
+
+/// Everything on a stream at some moment, and all that it follows.
+#[derive(Debug)]
+pub(crate) struct Tail {
+    pub(crate) tick: u64,
+    clock: SmallVec<[u64; 40]>,
 }
 
 /// What only those who enqueue on the stream touch.
@@ -88,7 +96,8 @@ pub(crate) struct Submit {
 }
 
 impl Lane {
-    pub(crate) fn new(index: usize, lanes: usize) -> Self {
+    pub(crate) fn new(index: usize, completed: &Arc<[AtomicU64]>) -> Self {
+        let lanes = completed.len();
         Self {
             index,
             id: AtomicU32::new(VACANT),
@@ -96,7 +105,7 @@ impl Lane {
             own: AtomicU64::new(0),
             exposed: AtomicBool::new(false),
             tick: AtomicU64::new(0),
-            completed: AtomicU64::new(0),
+            completed: Arc::clone(completed),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             reads: Chunked::new(),
             submit: Mutex::new(Submit {
@@ -209,10 +218,10 @@ impl Lane {
         self.tick.fetch_add(1, Ordering::AcqRel) + 1
     }
 
-    /// Whether the device is known to have passed a point of this lane.
+    /// Whether the device is known to have passed a point, of whichever lane.
     #[inline]
     pub(crate) fn is_done(&self, point: Point) -> bool {
-        self.completed.load(Ordering::Acquire) >= point.tick()
+        self.completed[point.lane()].load(Ordering::Acquire) >= point.tick()
     }
 
     /// The point that the next record, whenever it comes, will stand for.
@@ -300,6 +309,7 @@ impl Lane {
             return Err(error);
         }
         bump(&self.records);
+        event.stand_for(Point::new(self.index, tick));
         let held = hold(&event);
         let length = {
             let mut trail = self.trail.lock();
@@ -337,7 +347,7 @@ impl Lane {
 
     /// Notes that everything up to `tick` is done.
     pub(crate) fn complete(&self, tick: u64, submit: &mut Submit) {
-        self.completed.fetch_max(tick, Ordering::AcqRel);
+        self.learn(tick);
         let mut recycled = std::mem::take(&mut submit.held_events);
         self.trail.lock().prune(tick, &mut recycled);
         for event in recycled {
@@ -349,6 +359,38 @@ impl Lane {
             }
         }
         self.count_events(submit);
+    }
+
+    /// Notes that everything up to `tick` is done, and with it all that the event of that tick had
+    /// followed on other lanes. Its events go to rest when the lane next asks by itself.
+    pub(crate) fn learn(&self, tick: u64) {
+        let mut clock: SmallVec<[u64; 40]> = SmallVec::from_elem(0, self.completed.len());
+        let found = self.trail.lock().find(tick, &mut clock);
+        if found.is_some_and(|found| found.tick == tick) {
+            self.learn_clock(&clock);
+        }
+        self.completed[self.index].fetch_max(tick, Ordering::AcqRel);
+    }
+
+    fn learn_clock(&self, clock: &[u64]) {
+        for (completed, tick) in self.completed.iter().zip(clock) {
+            if completed.load(Ordering::Relaxed) < *tick {
+                completed.fetch_max(*tick, Ordering::AcqRel);
+            }
+        }
+    }
+
+    /// What the stream's tail follows now. Whoever reads this, and waits for the stream after that,
+    /// knows that all of it is done.
+    pub(crate) fn tail(&self) -> Tail {
+        let tick = self.tick();
+        Tail { tick, clock: self.clock.iter().map(|tick| tick.load(Ordering::Acquire)).collect() }
+    }
+
+    /// Notes that the device has passed a tail of this lane.
+    pub(crate) fn learn_tail(&self, tail: &Tail) {
+        self.learn_clock(&tail.clock);
+        self.completed[self.index].fetch_max(tail.tick, Ordering::AcqRel);
     }
 
     fn count_events(&self, submit: &Submit) {
@@ -440,7 +482,7 @@ impl Submit {
     fn stock_up(&mut self, device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
         let make = || -> ResourceResult<Arc<RecordedEvent>> {
             let raw = device.note(device.driver().create_event())?;
-            Ok(Arc::new(RecordedEvent { raw }))
+            Ok(Arc::new(RecordedEvent::new(raw)))
         };
         let event = make()?;
         // A failure among the others shows when they are needed.
@@ -466,6 +508,6 @@ impl Follows for LaneView<'_> {
     fn follows(&self, point: Point) -> bool {
         (point.lane() == self.lane.index && !mutant::is(Mutant::WaitsForItself))
             || self.lane.clock[point.lane()].load(Ordering::Acquire) >= point.tick()
-            || self.lanes[point.lane()].is_done(point)
+            || self.lane.is_done(point)
     }
 }

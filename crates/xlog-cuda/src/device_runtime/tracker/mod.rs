@@ -117,6 +117,11 @@ impl Retired {
     pub(crate) fn slot(&self) -> u32 {
         self.number
     }
+
+    /// The uses that its memory has to follow.
+    pub(crate) fn uses(&self) -> &[Point] {
+        self.outstanding.points()
+    }
 }
 
 /// What a tracker holds and has done: for tests, benchmarks and reports.
@@ -145,10 +150,11 @@ impl UseTracker {
     pub(crate) fn new(device: Arc<CudaDevice>, lanes: usize) -> Arc<Self> {
         static LAST: AtomicU64 = AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
+        let completed: Arc<[AtomicU64]> = (0..lanes).map(|_| AtomicU64::new(0)).collect();
         let tracker = Arc::new(Self {
             number,
             device,
-            lanes: (0..lanes).map(|index| Lane::new(index, lanes)).collect(),
+            lanes: (0..lanes).map(|index| Lane::new(index, &completed)).collect(),
             several: AtomicBool::new(false),
             lanes_used: AtomicUsize::new(0),
             slots: SlotTable::new(),
@@ -498,10 +504,37 @@ impl UseTracker {
             return Ok(());
         };
         self.check_capture(lane)?;
-        let tick = lane.tick();
+        let tail = lane.tail();
         self.synchronize_raw(raw)?;
-        lane.complete(tick, &mut lane.submit());
+        lane.learn_tail(&tail);
+        lane.complete(tail.tick, &mut lane.submit());
         Ok(())
+    }
+
+    /// Whether the device has passed an event; asking does not wait.
+    pub(crate) fn is_event_done(&self, event: &RecordedEvent) -> ResourceResult<bool> {
+        self.device.check_alive()?;
+        // SAFETY: the caller holds the event, which is this tracker's.
+        let done = self.device.note(unsafe { self.device.driver().event_done(event.raw) })?;
+        if done {
+            self.learn(event);
+        }
+        Ok(done)
+    }
+
+    /// Waits until the device has passed an event.
+    pub(crate) fn wait_for_event(&self, event: &RecordedEvent) -> ResourceResult<()> {
+        self.device.check_alive()?;
+        // SAFETY: the caller holds the event, which is this tracker's.
+        self.device.note(unsafe { self.device.driver().synchronize_event(event.raw) })?;
+        self.learn(event);
+        Ok(())
+    }
+
+    /// What the host has seen once needs no wait on the device any more.
+    fn learn(&self, event: &RecordedEvent) {
+        let point = event.point();
+        self.lanes[point.lane()].learn(point.tick());
     }
 
     pub(crate) fn synchronize_raw(&self, raw: RawStream) -> ResourceResult<()> {

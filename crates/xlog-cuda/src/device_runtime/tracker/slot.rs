@@ -127,9 +127,10 @@ pub(crate) struct Tenant {
 
 impl Tenant {
     /// The place of a block that its lane counts, and its owner does not.
-    pub(crate) const NOWHERE: u32 = 0;
-    /// The place of a block that its owner counts, and finds by its address.
-    pub(crate) const AT_ITS_ADDRESS: u32 = 1;
+    pub(crate) const NOWHERE: u32 = u32::MAX;
+    /// The place of a block that its owner counts, and finds by its address. No pool has as many
+    /// places as to name these two.
+    pub(crate) const AT_ITS_ADDRESS: u32 = u32::MAX - 1;
 }
 
 /// Keeps one point a lane, the latest.

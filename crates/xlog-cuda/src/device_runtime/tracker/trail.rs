@@ -1,14 +1,41 @@
 //! The recorded events of one lane, oldest first, and what the lane had followed at each.
 
-use std::{collections::VecDeque, sync::Arc};
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
+};
 
 use xlog_driver::RawEvent;
+
+use super::point::Point;
 
 /// An event that stands for a point of a stream. It is only ever made by recording: an event that
 /// stands for nothing has no value of this type.
 #[derive(Debug)]
 pub(crate) struct RecordedEvent {
     pub(crate) raw: RawEvent,
+    /// The point it stands for, packed. It stands for no other while somebody holds it.
+    point: AtomicU64,
+}
+
+impl RecordedEvent {
+    /// An event of the driver, about to be recorded.
+    pub(super) fn new(raw: RawEvent) -> Self {
+        Self { raw, point: AtomicU64::default() }
+    }
+
+    /// Says what it stands for, before anybody else can hold it.
+    #[inline]
+    pub(super) fn stand_for(&self, point: Point) {
+        self.point.store(point.pack(), Ordering::Relaxed);
+    }
+
+    pub(super) fn point(&self) -> Point {
+        Point::unpack(self.point.load(Ordering::Relaxed))
+    }
 }
 
 #[derive(Debug)]
@@ -128,7 +155,7 @@ mod tests {
     use super::*;
 
     fn event(number: u64) -> Arc<RecordedEvent> {
-        Arc::new(RecordedEvent { raw: RawEvent(number) })
+        Arc::new(RecordedEvent::new(RawEvent(number)))
     }
 
     fn look(trail: &Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {

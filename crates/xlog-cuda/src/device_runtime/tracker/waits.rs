@@ -141,7 +141,7 @@ mod tests {
         Candidate {
             point: Point::new(lane, tick),
             tick,
-            event: Arc::new(RecordedEvent { raw: RawEvent(0) }),
+            event: Arc::new(RecordedEvent::new(RawEvent(0))),
             clock: Clock::from_slice(&clock),
         }
     }

@@ -1,19 +1,24 @@
 //! One contract for every resource and adaptor: the same checks over each stack there is.
+//!
+//! A stack that tracks no uses keeps the contract by other means: it refuses to have uses recorded,
+//! and its frees wait for the device. What a check needs tracking for, it holds against that.
 
-use std::{
-    collections::BTreeMap,
-    sync::{Arc, mpsc},
-};
+mod stacks;
+
+use std::{collections::BTreeMap, sync::mpsc};
 
 use parking_lot::Mutex;
-use xlog_cuda::device_runtime::{
-    Access, AllocTag, AsyncCudaResource, BlockId, DeviceBlock, DeviceMemoryResource,
-    FailureCallbackResource, FaultInjectionResource, FaultPlan, Generation, GlobalDeviceBudget,
-    LoggingResource, MemorySink, PoolOptions, PoolResource, ResourceError, StatisticsResource,
-    StreamId, TrackingResource,
+use xlog_cuda::{
+    device_runtime::{
+        Access, AllocTag, BlockId, DeviceBlock, Generation, ResourceError, ResourceResult, StreamId,
+    },
+    memory::TrackedCudaSlice,
 };
 
-use super::super::support::{Random, comes_true, handle_of};
+pub(super) use self::stacks::{ALIGNED_FROM, STACKS, Stage};
+use super::super::support::{
+    Random, assert_says, comes_true, copy_raw, fill_raw, handle_of, misuse,
+};
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![
@@ -25,58 +30,16 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     every_stack_goes_wrong_without_waits,
     every_stack_refuses_the_same_mistakes,
     every_stack_passes_the_drivers_errors_on,
+    every_stack_keeps_a_stream_that_has_blocks,
 ];
 
-pub(super) type Boxed = Box<dyn DeviceMemoryResource + Send + Sync>;
-pub(super) type Make = fn(Arc<AsyncCudaResource>) -> Boxed;
-
-const LIMIT: usize = 1 << 40;
-
-fn pool_over(streams: &Arc<AsyncCudaResource>, inner: Boxed) -> Boxed {
-    let options = PoolOptions::default().with_first_slab(2 << 20);
-    Box::new(PoolResource::new(inner, Arc::clone(streams.stream_pool()), options))
-}
-
-/// Every resource that tracks uses, each adaptor over it, and the two stacks programs get.
-pub(super) const STACKS: &[(&str, Make)] = &[
-    ("async", |driver| Box::new(driver)),
-    ("budget", |driver| Box::new(GlobalDeviceBudget::new(Box::new(driver), LIMIT))),
-    ("pool", |driver| pool_over(&driver, Box::new(Arc::clone(&driver)))),
-    ("statistics", |driver| Box::new(StatisticsResource::new(Box::new(driver)))),
-    ("tracking", |driver| Box::new(TrackingResource::new(Box::new(driver)))),
-    ("logging", |driver| Box::new(LoggingResource::new(Box::new(driver), MemorySink::new(1_000)))),
-    ("logging without uses", |driver| {
-        Box::new(LoggingResource::without_uses(Box::new(driver), MemorySink::new(1_000)))
-    }),
-    ("failure callback", |driver| {
-        Box::new(FailureCallbackResource::new(Box::new(driver), Box::new(|_| false)))
-    }),
-    ("fault injection", |driver| {
-        Box::new(FaultInjectionResource::new(Box::new(driver), FaultPlan::default()))
-    }),
-    ("production", |driver| {
-        let budget = GlobalDeviceBudget::new(Box::new(Arc::clone(&driver)), LIMIT);
-        Box::new(StatisticsResource::new(pool_over(&driver, Box::new(budget))))
-    }),
-    ("debugging", |driver| {
-        let counted = StatisticsResource::new(Box::new(driver));
-        Box::new(TrackingResource::new(Box::new(counted)))
-    }),
-    ("logged pool, tracked and counted", |driver| {
-        let pool = pool_over(&driver, Box::new(Arc::clone(&driver)));
-        let logged = LoggingResource::new(pool, MemorySink::new(1_000));
-        let counted = StatisticsResource::new(Box::new(logged));
-        Box::new(TrackingResource::new(Box::new(counted)))
-    }),
-];
-
-fn on_every_stack(device: TestDevice, check: impl Fn(&str, &Rig)) {
-    for (name, make) in STACKS {
-        let rig = Rig::decorated(device, make);
-        check(name, &rig);
+fn on_every_stack(device: TestDevice, check: impl Fn(&str, &Stage)) {
+    for stack in STACKS {
+        let stage = stack.stage(device);
+        check(stack.name, &stage);
         // Whatever was done, everything comes back.
-        rig.runtime.reap_pending().unwrap_or_else(fail);
-        assert_eq!(rig.runtime.bytes_outstanding(), 0, "{name}: bytes are left over");
+        stage.settle();
+        assert_eq!(stage.rig.runtime.bytes_outstanding(), 0, "{}: bytes are left over", stack.name);
     }
 }
 
@@ -84,18 +47,42 @@ fn free(rig: &Rig, block: DeviceBlock) {
     rig.runtime.deallocate(block).unwrap_or_else(fail);
 }
 
+/// A refusal of a launch because nothing tracks its memory.
+#[track_caller]
+fn assert_untracked(refused: ResourceResult<()>) {
+    assert_says(&misuse(refused), &["does not support cross-stream use tracking"]);
+}
+
+/// Fills a slice and waits for that: with a launch, or with a copy if launches are refused.
+fn fill(stage: &Stage, slice: &mut TrackedCudaSlice<u32>, value: u32, stream: StreamId) {
+    if stage.stack.tracks {
+        return stage.rig.fill(slice, value, stream).unwrap_or_else(fail);
+    }
+    assert_untracked(stage.rig.fill(slice, value, stream));
+    slice.upload(&vec![value; slice.len()]).unwrap_or_else(fail);
+}
+
 fn every_stack_hands_out_aligned_memory_that_keeps_its_contents(device: TestDevice) {
-    let largest = if device == TestDevice::Cuda { 1 << 28 } else { 1 << 20 };
-    let lens = [1, 2, 63, 64, 65, 1_000, 4_096, 70_001, largest];
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
+        // The largest by the two that programs use most: a gigabyte takes its time.
+        let largest = match (device, name) {
+            (TestDevice::Host, _) => 1 << 20,
+            (TestDevice::Cuda, "async" | "production") => 1 << 28,
+            (TestDevice::Cuda, _) => 1 << 23,
+        };
+        let lens = [1, 2, 63, 64, 65, 1_000, 4_096, 70_001, largest];
         let [a] = rig.streams();
-        let slices = lens.map(|len| {
+        let mut slices = lens.map(|len| {
             let slice = rig.manager.alloc_on::<u32>(len, a, AllocTag("conformance"));
             slice.unwrap_or_else(fail)
         });
-        for (value, slice) in (1..).zip(&slices) {
-            assert_eq!(slice.ptr() % 256, 0, "{name}");
-            rig.fill(slice, value, a).unwrap_or_else(fail);
+        for (value, slice) in (1..).zip(&mut slices) {
+            let align = if 4 * slice.len() >= ALIGNED_FROM { stage.stack.align } else { 256 };
+            assert_eq!(slice.ptr() % align as u64, 0, "{name}");
+            let promised = slice.runtime_block().map_or(0, |block| block.align);
+            assert!(promised >= align && slice.ptr() % promised as u64 == 0, "{name}");
+            fill(stage, slice, value, a);
         }
         for (value, slice) in (1..).zip(&slices) {
             let right = slice.download().unwrap_or_else(fail).iter().all(|found| *found == value);
@@ -105,10 +92,11 @@ fn every_stack_hands_out_aligned_memory_that_keeps_its_contents(device: TestDevi
 }
 
 fn every_stack_keeps_its_books_in_any_order_of_calls(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
         let streams: [StreamId; 3] = rig.streams();
         let mut random = Random::from_seed(11);
-        let (mut live, mut ranges) = (Vec::<DeviceBlock>::new(), BTreeMap::new());
+        let (mut live, mut ranges) = (Vec::<(usize, DeviceBlock)>::new(), BTreeMap::new());
         for step in 0..300 {
             let stream = streams[random.below(3)];
             match random.below(8) {
@@ -121,31 +109,34 @@ fn every_stack_keeps_its_books_in_any_order_of_calls(device: TestDevice) {
                     let before: Option<(&u64, &u64)> = ranges.range(..end).next_back();
                     assert!(before.is_none_or(|(_, e)| *e <= start), "{name}/{step}: overlap");
                     ranges.insert(start, end);
-                    live.push(block);
+                    live.push((bytes, block));
                 }
                 4..=5 if !live.is_empty() => {
-                    let block = live.swap_remove(random.below(live.len()));
+                    let (_, block) = live.swap_remove(random.below(live.len()));
                     ranges.remove(&block.ptr);
                     free(rig, block);
                 }
                 6 if !live.is_empty() => {
                     let access = [Access::Read, Access::ReadWrite][random.below(2)];
-                    rig.touch(&live[random.below(live.len())], stream, access);
+                    stage.touch(&live[random.below(live.len())].1, stream, access);
                 }
                 _ => rig.runtime.try_reap().unwrap_or_else(fail),
             }
-            let held: usize = live.iter().map(|block| block.bytes).sum();
+            let held: usize = live.iter().map(|(_, block)| block.bytes).sum();
             assert!(rig.runtime.bytes_outstanding() >= held, "{name}/{step}");
         }
-        rig.runtime.reap_pending().unwrap_or_else(fail);
-        let held: usize = live.iter().map(|block| block.bytes).sum();
-        assert_eq!(rig.runtime.bytes_outstanding(), held, "{name}: exact once it is quiet");
-        live.drain(..).for_each(|block| free(rig, block));
+        stage.settle();
+        if let Some(taken) = stage.stack.taken {
+            let held: usize = live.iter().map(|(asked, block)| taken(*asked, block)).sum();
+            assert_eq!(rig.runtime.bytes_outstanding(), held, "{name}: exact once it is quiet");
+        }
+        live.drain(..).for_each(|(_, block)| free(rig, block));
     });
 }
 
 fn every_stack_serves_threads_that_free_each_others_blocks(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
         let streams: [StreamId; 4] = rig.streams();
         let owned: Mutex<BTreeMap<u64, u64>> = Mutex::default();
         std::thread::scope(|scope| {
@@ -165,7 +156,7 @@ fn every_stack_serves_threads_that_free_each_others_blocks(device: TestDevice) {
                     let mut random = Random::from_seed(thread as u64 + 5);
                     for _ in 0..200 {
                         let block = rig.block(1 + random.below(100_000), stream);
-                        rig.touch(&block, stream, Access::Write);
+                        stage.touch(&block, stream, Access::Write);
                         let end = block.ptr + block.bytes as u64;
                         {
                             let mut owned = owned.lock();
@@ -186,33 +177,67 @@ const OLD: u32 = 0x0bad_0001;
 const NEW: u32 = 0x600d_0001;
 
 fn every_stack_keeps_the_order_between_streams(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
         let [a, b] = rig.streams();
-        let (data, seen) = (rig.filled(LEN, OLD, a), rig.filled(LEN, OLD, b));
+        let (data, seen) = (filled(stage, OLD, a), filled(stage, OLD, b));
         let gate = Gate::new(rig);
         gate.hold(rig, a);
-        rig.fill(&data, NEW, a).unwrap_or_else(fail);
-        rig.copy(&data, &seen, b).unwrap_or_else(fail);
-        assert!(!comes_true(|| rig.is_idle(b)), "{name}: the copy did not wait for the write");
+        if stage.stack.tracks {
+            rig.fill(&data, NEW, a).unwrap_or_else(fail);
+            rig.copy(&data, &seen, b).unwrap_or_else(fail);
+            assert!(!comes_true(|| rig.is_idle(b)), "{name}: the copy did not wait for the write");
+        } else {
+            // What nobody could order is not enqueued at all.
+            let launches = rig.driver.count_during(DriverCall::Launch, || {
+                assert_untracked(rig.fill(&data, NEW, a));
+                assert_untracked(rig.copy(&data, &seen, b));
+            });
+            assert_eq!(launches, 0, "{name}");
+        }
         gate.open();
         rig.runtime.fence().unwrap_or_else(fail);
-        assert_eq!(seen.download().unwrap_or_else(fail), [NEW; LEN], "{name}");
+        let expected = if stage.stack.tracks { NEW } else { OLD };
+        assert_eq!(seen.download().unwrap_or_else(fail), [expected; LEN], "{name}");
     });
+}
+
+/// A slice of `value`s that every stream may use without a wait: it is all done.
+fn filled(stage: &Stage, value: u32, stream: StreamId) -> TrackedCudaSlice<u32> {
+    let slice = stage.rig.manager.alloc_on::<u32>(LEN, stream, AllocTag("filled"));
+    let mut slice = slice.unwrap_or_else(fail);
+    fill(stage, &mut slice, value, stream);
+    stage.rig.runtime.synchronize(stream).unwrap_or_else(fail);
+    slice
 }
 
 /// A block is freed while a held launch on another stream still reads it; whoever gets its memory
 /// next writes it. Answers whether the reader saw what it should.
-fn free_while_in_use(rig: &Rig, [a, b]: [StreamId; 2]) -> bool {
-    let (data, seen) = (rig.filled(LEN, NEW, a), rig.filled(LEN, OLD, b));
+fn free_while_in_use(stage: &Stage, [a, b]: [StreamId; 2]) -> bool {
+    let rig = &stage.rig;
+    let (data, seen) = (filled(stage, NEW, a), filled(stage, OLD, b));
     let gate = Gate::new(rig);
     gate.hold(rig, b);
-    rig.copy(&data, &seen, b).unwrap_or_else(fail);
-    drop(data);
+    if stage.stack.tracks {
+        rig.copy(&data, &seen, b).unwrap_or_else(fail);
+    } else {
+        copy_raw(rig, &data, &seen, b);
+    }
+    if stage.stack.frees_wait {
+        std::thread::scope(|scope| {
+            let freeing = scope.spawn(move || drop(data));
+            assert!(!comes_true(|| freeing.is_finished()), "freed under a running launch");
+            gate.open();
+        });
+    } else {
+        drop(data);
+    }
     // Enough of that size that one of them has the memory, if it can be had at all.
     let next: Vec<_> = (0..64)
         .map(|_| {
-            let slice = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("next")).unwrap_or_else(fail);
-            rig.fill(&slice, OLD, a).unwrap_or_else(fail);
+            let slice = rig.manager.alloc_on::<u32>(LEN, a, AllocTag("next"));
+            let mut slice = slice.unwrap_or_else(fail);
+            fill(stage, &mut slice, OLD, a);
             slice
         })
         .collect();
@@ -224,24 +249,31 @@ fn free_while_in_use(rig: &Rig, [a, b]: [StreamId; 2]) -> bool {
 }
 
 fn every_stack_reuses_memory_only_behind_its_last_use(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
-        let streams = rig.streams();
+    on_every_stack(device, |name, stage| {
+        let streams = stage.rig.streams();
         for round in 0..3 {
-            assert!(free_while_in_use(rig, streams), "{name}, round {round}");
+            assert!(free_while_in_use(stage, streams), "{name}, round {round}");
         }
     });
 }
 
-/// The control: deaf to waits, a hand-over between streams is wrong on every stack.
+/// The control: deaf to waits, or past the recorder where there is nobody to queue any, a hand-over
+/// between streams is wrong on every stack.
 fn every_stack_goes_wrong_without_waits(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
         let [a, b] = rig.streams();
-        let (data, seen) = (rig.filled(LEN, OLD, a), rig.filled(LEN, OLD, b));
+        let (data, seen) = (filled(stage, OLD, a), filled(stage, OLD, b));
         let gate = Gate::new(rig);
         rig.driver.set_deaf(true);
         gate.hold(rig, a);
-        rig.fill(&data, NEW, a).unwrap_or_else(fail);
-        rig.copy(&data, &seen, b).unwrap_or_else(fail);
+        if stage.stack.tracks {
+            rig.fill(&data, NEW, a).unwrap_or_else(fail);
+            rig.copy(&data, &seen, b).unwrap_or_else(fail);
+        } else {
+            fill_raw(rig, &data, NEW, a);
+            copy_raw(rig, &data, &seen, b);
+        }
         assert!(crate::eventually(std::time::Duration::from_secs(10), || rig.is_idle(b)), "{name}");
         gate.open();
         rig.device.synchronize().unwrap_or_else(fail);
@@ -251,7 +283,8 @@ fn every_stack_goes_wrong_without_waits(device: TestDevice) {
 }
 
 fn every_stack_refuses_the_same_mistakes(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
         let [a, b] = rig.streams();
         let allocate = |bytes, stream| rig.runtime.allocate(bytes, stream, AllocTag("mistake"));
         assert!(matches!(allocate(0, a), Err(ResourceError::Driver(_))), "{name}");
@@ -260,7 +293,7 @@ fn every_stack_refuses_the_same_mistakes(device: TestDevice) {
             "{name}"
         );
         let (live, gone) = (rig.block(4096, a), rig.block(4096, a));
-        rig.touch(&live, b, Access::Read);
+        stage.touch(&live, b, Access::Read);
         let stale = handle_of(&gone);
         free(rig, gone);
         let outstanding = rig.runtime.bytes_outstanding();
@@ -270,7 +303,12 @@ fn every_stack_refuses_the_same_mistakes(device: TestDevice) {
         for wrong in [stale, never] {
             let expected = use_after_free(&wrong);
             let id = BlockId::from_block(&wrong);
-            assert_eq!(rig.runtime.prepare_block_use(id, a, Access::Read), expected, "{name}");
+            let prepared = rig.runtime.prepare_block_use(id, a, Access::Read);
+            if stage.stack.tracks {
+                assert_eq!(prepared, expected, "{name}");
+            } else {
+                assert_untracked(prepared);
+            }
             let returned = rig.runtime.try_deallocate(handle_of(&wrong));
             assert_eq!(returned.map_err(|(_, error)| error), expected, "{name}");
             assert_eq!(rig.runtime.deallocate(wrong), expected, "{name}");
@@ -284,9 +322,11 @@ fn every_stack_refuses_the_same_mistakes(device: TestDevice) {
 }
 
 fn every_stack_passes_the_drivers_errors_on(device: TestDevice) {
-    on_every_stack(device, |name, rig| {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
         let [a] = rig.streams();
         rig.driver.fail_always(DriverCall::AllocateOn);
+        rig.driver.fail_always(DriverCall::Allocate);
         let refused = rig.runtime.allocate(8 << 20, a, AllocTag("fails"));
         rig.driver.heal();
         let error = refused.expect_err(name);
@@ -297,5 +337,28 @@ fn every_stack_passes_the_drivers_errors_on(device: TestDevice) {
         assert_eq!(rig.runtime.bytes_outstanding(), 0, "{name}");
         let block = rig.block(8 << 20, a);
         free(rig, block);
+    });
+}
+
+fn every_stack_keeps_a_stream_that_has_blocks(device: TestDevice) {
+    on_every_stack(device, |name, stage| {
+        let rig = &stage.rig;
+        for bytes in [100, 100_000] {
+            let [a] = rig.streams();
+            let block = rig.block(bytes, a);
+            let refused = rig.pool.release(a);
+            if stage.stack.tracks {
+                assert_says(&misuse(refused), &["live blocks or pending frees"]);
+                free(rig, block);
+                stage.settle();
+                rig.pool.release(a).unwrap_or_else(fail);
+            } else {
+                // Plain memory is of no stream, and outlives the one it was asked for on.
+                refused.unwrap_or_else(fail);
+                free(rig, block);
+            }
+            let unknown = rig.runtime.allocate(bytes, a, AllocTag("late"));
+            assert!(matches!(unknown, Err(ResourceError::StreamMisuse(_))), "{name}: {unknown:?}");
+        }
     });
 }
