@@ -4,12 +4,13 @@ use xlog_cuda::{
     LaunchDims,
     device_runtime::{AllocTag, DeviceStack, StreamId},
     kernels,
-    launch::LaunchBuilder,
+    launch::{LaunchBuilder, LaunchRecorder},
     memory::TrackedCudaSlice,
 };
+use xlog_driver::Arguments;
 use xlog_testkit::{
-    CheckedDevice,
-    oracle::{FindingKind, Trace},
+    CheckedDevice, DriverCall,
+    oracle::{Edit, FindingKind, Trace},
 };
 
 const LENGTH: usize = 256;
@@ -95,4 +96,136 @@ fn two_hundred_seeds_over_the_stream_ordered_resource_find_nothing() {
 #[test]
 fn two_hundred_seeds_over_the_production_stack_find_nothing() {
     (0..200).for_each(|seed| drop(run(seed, true)));
+}
+
+#[test]
+fn the_same_seed_gives_the_same_trace() {
+    for seed in 0..20 {
+        for production in [false, true] {
+            assert!(run(seed, production) == run(seed, production), "seed {seed}");
+        }
+    }
+    assert!(run(1, false) != run(2, false));
+}
+
+#[test]
+fn with_its_waits_swallowed_the_runtime_is_found_out_on_every_seed() {
+    for seed in 0..200 {
+        let checked = CheckedDevice::new(seed);
+        checked.layer.set_deaf(true);
+        let stack = if seed % 2 == 0 { checked.plain_stack() } else { checked.production_stack() };
+        let stack = stack.expect("a stack");
+        let (runtime, manager) = (&stack.runtime, stack.manager());
+        let (writer, reader) = two_streams(&stack);
+        let slice = manager.alloc_on::<u32>(LENGTH, writer, AllocTag("shared")).expect("memory");
+        let fill = runtime.load_kernel(&kernels::FILL_U32).expect("a kernel");
+        for stream in [writer, reader] {
+            LaunchBuilder::new(runtime, &fill, stream)
+                .output(&slice)
+                .value(7u32)
+                .value(LENGTH as u64)
+                .launch(LaunchDims::for_elements(LENGTH))
+                .expect("a launch");
+        }
+        let findings = checked.finish();
+        let race = findings.iter().find(|finding| finding.kind == FindingKind::WriteAfterWrite);
+        let race = race.unwrap_or_else(|| panic!("seed {seed}: {findings:?}"));
+        let text = race.to_string();
+        assert!(text.contains("xlog_fill_u32 on stream"), "{text}");
+        assert!(text.contains("of block \"shared\" (generation"), "{text}");
+        assert!(text.contains("checked.rs:"), "{text}");
+        assert_ne!(checked.oracle.trace().races(None), [], "seed {seed}");
+    }
+}
+
+fn two_streams(stack: &DeviceStack) -> (StreamId, StreamId) {
+    let acquire = || stack.streams().acquire().expect("a stream");
+    (acquire(), acquire())
+}
+
+#[test]
+fn a_wait_of_the_runtime_is_seen_by_the_trace_and_missed_when_it_is_gone() {
+    let checked = CheckedDevice::new(1);
+    let stack = checked.plain_stack().expect("a stack");
+    let (writer, reader) = two_streams(&stack);
+    let mut from = stack.manager().alloc_on::<u32>(16, writer, AllocTag("from")).expect("memory");
+    let mut to = stack.manager().alloc_on::<u32>(16, reader, AllocTag("to")).expect("memory");
+    from.fill_bytes(1, writer).expect("a fill");
+    to.copy_from(&from, reader).expect("a copy");
+    checked.assert_clean();
+    let trace = checked.oracle.trace();
+    let waits: Vec<_> = trace.waits().collect();
+    assert_eq!(waits.len() as u64, checked.layer.count(DriverCall::WaitEvent));
+    for edit in [Edit::Remove(waits[0]), Edit::EndEarlier(waits[0])] {
+        let kinds: Vec<_> = trace.races(Some(edit)).iter().map(|race| race.kind).collect();
+        assert!(kinds.contains(&FindingKind::ReadAfterWrite), "{edit:?}: {kinds:?}");
+    }
+}
+
+#[test]
+fn a_recorder_declares_from_preflight_to_commit() {
+    let checked = CheckedDevice::new(1);
+    let stack = checked.plain_stack().expect("a stack");
+    let (runtime, manager) = (&stack.runtime, stack.manager());
+    let (stream, _) = two_streams(&stack);
+    let declared = manager.alloc_on::<u32>(16, stream, AllocTag("declared")).expect("memory");
+    let other = manager.alloc_on::<u32>(16, stream, AllocTag("other")).expect("memory");
+    let fill = runtime.load_kernel(&kernels::FILL_U32).expect("a kernel");
+    for slice in [&declared, &other] {
+        let mut recorder = LaunchRecorder::new_strict(stream);
+        recorder.write(&declared);
+        recorder.preflight(runtime).expect("a preflight");
+        let mut arguments = Arguments::new();
+        arguments.push_pointer(slice.ptr());
+        arguments.push_value(7u32);
+        arguments.push_value(16u64);
+        // SAFETY: the arguments are the kernel's; that one slice is not recorded is the test.
+        unsafe { runtime.enqueue(&fill, LaunchDims::linear(1, 16), &arguments, stream) }
+            .expect("a launch");
+        recorder.commit(runtime).expect("a commit");
+    }
+    let findings = checked.finish();
+    let kinds: Vec<_> = findings.iter().map(|finding| finding.kind).collect();
+    assert_eq!(kinds, [FindingKind::Undeclared]);
+    assert_eq!(findings[0].second.block.map(|block| block.tag), Some("other"));
+}
+
+#[test]
+fn the_debugging_stack_is_clean_too() {
+    for seed in 0..20 {
+        let checked = CheckedDevice::new(seed);
+        {
+            let stack = checked.debugging_stack().expect("a stack");
+            let (got, expected) = program(&stack, seed, 40);
+            assert_eq!(got, expected, "seed {seed}");
+        }
+        checked.assert_clean();
+    }
+}
+
+#[test]
+fn no_failed_call_leaves_work_unordered() {
+    for seed in 0..300 {
+        let checked = CheckedDevice::new(seed);
+        let stack = checked.plain_stack().expect("a stack");
+        let (runtime, manager) = (&stack.runtime, stack.manager());
+        let (one, other) = two_streams(&stack);
+        let fill = runtime.load_kernel(&kernels::FILL_U32).expect("a kernel");
+        checked.layer.fail_randomly(seed, 8, 3);
+        for round in 0..20 {
+            let stream = if round % 3 == 0 { one } else { other };
+            let Ok(slice) = manager.alloc_on::<u32>(LENGTH, stream, AllocTag("faults")) else {
+                continue;
+            };
+            for stream in [stream, one, other] {
+                let _ = LaunchBuilder::new(runtime, &fill, stream)
+                    .output(&slice)
+                    .value(7u32)
+                    .value(LENGTH as u64)
+                    .launch(LaunchDims::for_elements(LENGTH));
+            }
+        }
+        checked.layer.heal();
+        checked.assert_clean();
+    }
 }
