@@ -1,16 +1,18 @@
 //! The runtime itself under simulation and the oracle.
 
+use std::sync::Arc;
+
 use xlog_cuda::{
-    LaunchDims,
-    device_runtime::{AllocTag, DeviceStack, StreamId},
+    CudaDevice, LaunchDims,
+    device_runtime::{AllocTag, DeviceStack, ResourceStack, StreamId},
     kernels,
     launch::{LaunchBuilder, LaunchRecorder},
     memory::TrackedCudaSlice,
 };
-use xlog_driver::Arguments;
+use xlog_driver::{Arguments, host::HostDriver};
 use xlog_testkit::{
     CheckedDevice, DriverCall,
-    oracle::{Edit, FindingKind, Trace},
+    oracle::{Edit, FindingKind, Oracle, Step, Trace},
 };
 
 const LENGTH: usize = 256;
@@ -227,5 +229,67 @@ fn no_failed_call_leaves_work_unordered() {
         }
         checked.layer.heal();
         checked.assert_clean();
+    }
+}
+
+#[test]
+fn two_recorders_open_on_one_stream_keep_their_declarations_apart() {
+    let checked = CheckedDevice::new(1);
+    let stack = checked.plain_stack().expect("a stack");
+    let (runtime, manager) = (&stack.runtime, stack.manager());
+    let (stream, _) = two_streams(&stack);
+    let fill = runtime.load_kernel(&kernels::FILL_U32).expect("a kernel");
+    let slices = ["one", "other"].map(|tag| {
+        let slice = manager.alloc_on::<u32>(16, stream, AllocTag(tag)).expect("memory");
+        let mut recorder = LaunchRecorder::new_strict(stream);
+        recorder.write(&slice);
+        recorder.preflight(runtime).expect("a preflight");
+        (slice, recorder)
+    });
+    for (slice, recorder) in slices {
+        let mut arguments = Arguments::new();
+        arguments.push_pointer(slice.ptr());
+        arguments.push_value(7u32);
+        arguments.push_value(16u64);
+        // SAFETY: the arguments are the kernel's, and the slice is recorded.
+        unsafe { runtime.enqueue(&fill, LaunchDims::linear(1, 16), &arguments, stream) }
+            .expect("a launch");
+        recorder.commit(runtime).expect("a commit");
+        // Freed while the other recorder still holds its claim: nobody else's business.
+        drop(slice);
+    }
+    checked.assert_clean();
+    let is_launch = |uses: &usize| *uses > 0;
+    let uses: Vec<_> = checked.oracle.trace().steps.iter().filter_map(uses_of).collect();
+    assert_eq!(uses.into_iter().filter(is_launch).collect::<Vec<_>>(), [1, 1]);
+}
+
+fn uses_of(step: &Step) -> Option<usize> {
+    match step {
+        Step::Operation { uses, .. } => Some(uses.len()),
+        _ => None,
+    }
+}
+
+#[test]
+fn threads_over_the_parallel_device_are_clean_under_the_oracle() {
+    for round in 0..10 {
+        let oracle = Arc::new(Oracle::new());
+        let driver = HostDriver::new(0).watched_by(Arc::clone(&oracle) as _);
+        let device = Arc::new(CudaDevice::with_driver(Arc::new(driver)));
+        let stack = ResourceStack::over_driver(Arc::clone(&device)).build().expect("a stack");
+        std::thread::scope(|scope| {
+            for thread in 0..4 {
+                let stack = &stack;
+                scope.spawn(move || {
+                    let (got, expected) = program(stack, round * 4 + thread, 40);
+                    assert_eq!(got, expected);
+                });
+            }
+        });
+        drop(stack);
+        device.synchronize().expect("the end");
+        oracle.assert_clean();
+        assert_eq!(oracle.trace().races(None), []);
     }
 }
