@@ -293,3 +293,22 @@ fn threads_over_the_parallel_device_are_clean_under_the_oracle() {
         assert_eq!(oracle.trace().races(None), []);
     }
 }
+
+#[test]
+fn every_wait_of_the_runtime_is_needed_and_none_covers_more() {
+    for production in [false, true] {
+        for seed in 0..50 {
+            let trace = run(seed, production);
+            // By events alone: where the host learns more than the runtime uses, a wait can be
+            // idle in one run and needed in the next.
+            let analysis = trace.analysis().ignoring_host();
+            let as_it_is = analysis.races(None).len();
+            for wait in trace.waits() {
+                for edit in [Edit::Remove(wait), Edit::EndEarlier(wait)] {
+                    let races = analysis.races(Some(edit)).len();
+                    assert!(races > as_it_is, "seed {seed}: {edit:?} changes nothing");
+                }
+            }
+        }
+    }
+}
