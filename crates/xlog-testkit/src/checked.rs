@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use xlog_cuda::{
     CudaDevice,
-    device_runtime::{AsyncCudaResource, DeviceStack, ResourceResult, ResourceStack, StreamPool},
+    device_runtime::{DeviceStack, ResourceResult, ResourceStack},
 };
 use xlog_driver::{Driver, host::SimulatedDriver};
 
@@ -80,15 +80,17 @@ impl CheckedDevice {
 
     /// A runtime over the driver's stream-ordered allocator and nothing else.
     pub fn plain_stack(&self) -> ResourceResult<DeviceStack> {
-        let streams = Arc::new(StreamPool::with_defaults(Arc::clone(&self.device)));
-        let ordinal = self.device.info().ordinal;
-        let resource = AsyncCudaResource::new(Arc::clone(&self.device), ordinal, streams.clone());
-        ResourceStack::over(Arc::clone(&self.device), streams, Box::new(resource)).build()
+        ResourceStack::over_driver(Arc::clone(&self.device)).build()
     }
 
     /// A runtime over the stack that [`CudaDevice::into_stack`] builds.
     pub fn production_stack(&self) -> ResourceResult<DeviceStack> {
         ResourceStack::production(Arc::clone(&self.device))?.build()
+    }
+
+    /// A runtime over the stack that [`CudaDevice::into_debug_stack`] builds.
+    pub fn debugging_stack(&self) -> ResourceResult<DeviceStack> {
+        ResourceStack::debugging(Arc::clone(&self.device)).build()
     }
 
     /// Lets everything that was enqueued run, and says what was found.

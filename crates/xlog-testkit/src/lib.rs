@@ -3,8 +3,8 @@
 //! A [`Rig`] is a device with everything over it; a [`Gate`] holds a stream back so that a missing
 //! wait is wrong every time and not by luck; a [`LayeredDriver`] counts driver calls, fails them by
 //! plan, and can be made deaf to event waits. A [`CheckedDevice`] runs a program under a seeded
-//! scheduler and an [`oracle`] that sees every missing wait. The [`suites`] use them, on either device, from one
-//! source: a test program is one line,
+//! scheduler and an [`oracle`] that sees every missing wait. The [`suites`] use them, on either
+//! device, from one source: a test program is one line,
 //!
 //! ```no_run
 //! xlog_testkit::run(xlog_testkit::TestDevice::Host)

@@ -326,3 +326,44 @@ fn any_call_can_fail_by_its_number_or_by_chance() {
     assert!(layer.memory().is_ok());
     assert!(layer.create_event().expect_err("lost").is_sticky() && layer.memory().is_err());
 }
+
+/// Three streams of two fills each into one log of bytes; the answer is what is left at the end of
+/// a run that takes `choices`, and how many streams could run at each step.
+fn run_by_choices(choices: &[usize]) -> (u8, Vec<usize>) {
+    let driver = device(1);
+    let memory = driver.allocate(256).expect("memory");
+    for on in 0..3u8 {
+        let stream = stream(&driver);
+        calls! {
+            driver.fill_bytes(memory, 2 * on, 1, stream);
+            driver.fill_bytes(memory, 2 * on + 1, 1, stream);
+        }
+    }
+    let mut widths = Vec::new();
+    loop {
+        match driver.runnable() {
+            0 => return (byte(memory), widths),
+            width => {
+                let choice = choices.get(widths.len()).copied().unwrap_or(0);
+                widths.push(width);
+                assert!(driver.step_choice(choice));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_interleaving_can_be_visited_by_choices() {
+    let (mut runs, mut last, mut choices) = (0, [0; 6], vec![0; 6]);
+    loop {
+        let (left, widths) = run_by_choices(&choices);
+        runs += 1;
+        last[usize::from(left)] += 1;
+        // The next run takes another turn at the last place where there is one left to take.
+        let Some(at) = (0..6).rev().find(|at| choices[*at] + 1 < widths[*at]) else { break };
+        choices[at] += 1;
+        choices[at + 1..].fill(0);
+    }
+    assert_eq!(runs, 90, "six operations, of which each stream keeps its two in order");
+    assert_eq!(last, [0, 30, 0, 30, 0, 30]);
+}

@@ -1,8 +1,8 @@
 //! The host device: a real asynchronous device made of threads, and its simulated twin.
 //!
-//! [`HostDriver`] is the parallel one. [`SimulatedDriver`] spawns no thread: work runs when somebody
-//! steps, in an order that a seed decides, and the same seed gives the same run. Either can have a
-//! [`DeviceWatcher`], which is told of every call and every access.
+//! [`HostDriver`] is the parallel one. [`SimulatedDriver`] spawns no thread: work runs when
+//! somebody steps, in an order that a seed decides, and the same seed gives the same run. Either
+//! can have a [`DeviceWatcher`], which is told of every call and every access.
 //!
 //! Streams are in-order queues, each run by a thread of its own, so work on two streams really
 //! does overlap; events capture a place in a stream; stream-ordered memory is handed out again as

@@ -36,6 +36,7 @@ pub struct Analysis<'t> {
     /// For each step the one before it on its stream, or `NOBODY`; for what the host learns, the
     /// last step it covers.
     previous: Vec<u32>,
+    ignores_host: bool,
 }
 
 impl Trace {
@@ -67,7 +68,7 @@ impl Trace {
             *last = index as u32;
         }
         let pairs = Pairs::of(self, &stream);
-        Analysis { trace: self, pairs, stream, tick, previous }
+        Analysis { trace: self, pairs, stream, tick, previous, ignores_host: false }
     }
 }
 
@@ -77,6 +78,14 @@ fn takes_a_tick(step: &Step) -> bool {
 }
 
 impl Analysis<'_> {
+    /// The same without what the host learnt by waiting and asking: what do events alone order? A
+    /// program may be right by what its host knows, so such a judgement is for comparing edits.
+    #[must_use]
+    pub fn ignoring_host(mut self) -> Self {
+        self.ignores_host = true;
+        self
+    }
+
     /// What has to be ordered and is not, with one change or as it is.
     #[must_use]
     pub fn races(&self, edit: Option<Edit>) -> Vec<TraceRace> {
@@ -103,7 +112,9 @@ impl Analysis<'_> {
         let mut clocks = vec![0u32; self.trace.steps.len() * streams];
         let mut host = vec![0u32; streams];
         for (index, step) in self.trace.steps.iter().enumerate() {
-            if let (Step::HostKnows { .. }, Some(place)) = (step, known(self.previous[index])) {
+            if let (Step::HostKnows { .. }, Some(place)) = (step, known(self.previous[index]))
+                && !self.ignores_host
+            {
                 raise(&mut host, &clocks[place * streams..][..streams]);
             }
             if self.stream[index] == NOBODY {

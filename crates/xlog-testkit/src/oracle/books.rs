@@ -8,8 +8,9 @@ use std::{collections::BTreeMap, panic::Location};
 
 use rustc_hash::FxHashMap;
 use smallvec::SmallVec;
+use xlog_core::Access;
 
-use super::{clock::Point, shadow::Shadow};
+use super::{clock::Point, shadow::Shadow, trace::TraceUse};
 
 /// One allocation of the driver.
 #[derive(Debug)]
@@ -126,6 +127,15 @@ impl Books {
     pub(super) fn live(&self, address: u64) -> Option<u32> {
         let lives = |one: &&u32| self.allocations[**one as usize].died.is_none();
         self.around(address).iter().rev().find(lives).copied()
+    }
+
+    /// The part of a range that lies in live device memory.
+    pub(super) fn range(&self, address: u64, bytes: usize, access: Access) -> Option<TraceUse> {
+        let allocation = self.live(address)?;
+        let whole = &self.allocations[allocation as usize];
+        let start = address - whole.address;
+        let end = (start + bytes as u64).min(whole.bytes);
+        (!whole.pinned && start < end).then_some(TraceUse { allocation, start, end, access })
     }
 
     /// Writes down a block; `None` if it lies in no live allocation.

@@ -44,6 +44,18 @@ pub(super) struct Operation {
     step: usize,
 }
 
+/// Ranges of device memory that a copy or fill touches.
+type Known = SmallVec<[TraceUse; 2]>;
+
+/// What can be said of an operation's memory when it is enqueued.
+#[derive(Clone, Copy)]
+enum Touched<'t> {
+    /// All of it: a copy's or a fill's.
+    Ranges(&'t [TraceUse]),
+    /// The pointers that a kernel was given.
+    Unknown(&'t [u64]),
+}
+
 /// A declaration whose work is still to be enqueued.
 #[derive(Debug)]
 struct Open {
@@ -134,21 +146,23 @@ impl State {
                     CopyKind::ToHost => ("copy to host", destination),
                     CopyKind::OnDevice => ("copy on device", 0),
                 };
-                let ranges = [(source, Access::Read), (destination, Access::Write)];
+                let read = self.books.range(source, bytes, Access::Read);
+                let write = self.books.range(destination, bytes, Access::Write);
+                let known: Known = read.into_iter().chain(write).collect();
                 let stream = self.stream(stream);
-                self.enqueue(operation, stream, name, false, host_side, |books| {
-                    ranges.iter().filter_map(|(at, how)| known(books, *at, bytes, *how)).collect()
-                });
+                self.enqueue(operation, stream, name, host_side, Touched::Ranges(&known));
             }
             DeviceCall::Filled { operation, stream, destination, bytes } => {
                 let stream = self.stream(stream);
-                self.enqueue(operation, stream, "fill", false, 0, |books| {
-                    known(books, destination, bytes, Access::Write).into_iter().collect()
-                });
+                let known = self.books.range(destination, bytes, Access::Write);
+                self.enqueue(operation, stream, "fill", 0, Touched::Ranges(known.as_slice()));
             }
-            DeviceCall::Launched { operation, stream, kernel, .. } => {
+            DeviceCall::Launched { operation, stream, kernel, arguments, .. } => {
                 let stream = self.stream(stream);
-                self.enqueue(operation, stream, kernel.name, true, 0, |_| Vec::new());
+                let slots = arguments.slots().iter().zip(kernel.parameters);
+                let pointers = slots.filter(|(_, parameter)| parameter.kind.access().is_some());
+                let pointers: SmallVec<[u64; 8]> = pointers.map(|(slot, _)| *slot).collect();
+                self.enqueue(operation, stream, kernel.name, 0, Touched::Unknown(&pointers));
             }
         }
     }
@@ -232,38 +246,57 @@ impl State {
         operation: OperationId,
         stream: u32,
         name: &'static str,
-        is_kernel: bool,
         host_side: u64,
-        known: impl FnOnce(&Books) -> Vec<TraceUse>,
+        touched: Touched<'_>,
     ) {
         debug_assert_eq!(operation.0 as usize, self.operations.len(), "numbers count up");
         let point = self.clocks.advance(stream);
-        let from = self.uses.len() as u32;
-        let mut place = None;
-        for open in self.open.iter().filter(|open| open.stream == stream) {
-            self.uses.extend_from_slice(&open.uses);
-            place = Some(open.place);
-        }
-        let uses = (from, self.uses.len() as u32);
-        let is_declared = place.is_some();
-        let traced = if is_declared {
-            self.uses[from as usize..].iter().map(Use::traced).collect()
-        } else {
-            known(&self.books)
+        let from = self.uses.len();
+        let place = self.take_declarations(stream, touched);
+        let uses = (from as u32, self.uses.len() as u32);
+        let traced = match touched {
+            Touched::Ranges(known) if place.is_none() => known.to_vec(),
+            _ => self.uses[from..].iter().map(Use::traced).collect(),
         };
         let step = Step::Operation { stream, operation, name, place, uses: traced };
         let step = self.push_step(step);
         self.operations.push(Operation {
             point,
             name,
-            is_kernel,
-            is_declared,
+            is_kernel: matches!(touched, Touched::Unknown(_)),
+            is_declared: place.is_some(),
             place,
             host_side,
             uses,
             finished: false,
             step,
         });
+    }
+
+    /// Adds the uses of the declarations that an operation on `stream` belongs to. Mostly one is
+    /// open there. Of several, those are meant that name memory the operation was given; and a copy
+    /// or fill that none of them covers is somebody else's: a guard's, say, which declares nothing.
+    fn take_declarations(
+        &mut self,
+        stream: u32,
+        touched: Touched<'_>,
+    ) -> Option<&'static Location<'static>> {
+        let open = || self.open.iter().filter(|open| open.stream == stream);
+        let several = open().nth(1).is_some();
+        let names = |open: &&Open| match touched {
+            Touched::Ranges(known) => known.iter().any(|range| open.covers(range)),
+            Touched::Unknown(pointers) => pointers.iter().any(|at| open.holds(&self.books, *at)),
+        };
+        let only_those = match touched {
+            Touched::Ranges(_) => true,
+            Touched::Unknown(_) => several && open().any(|open| names(&open)),
+        };
+        let mut place = None;
+        for open in open().filter(|open| !only_those || names(open)) {
+            self.uses.extend_from_slice(&open.uses);
+            place = Some(open.place);
+        }
+        place
     }
 
     pub(super) fn uses_of(&self, operation: u32) -> &[Use] {
@@ -344,11 +377,17 @@ impl Use {
     }
 }
 
-/// The range of a copy or fill that lies in device memory.
-fn known(books: &Books, address: u64, bytes: usize, access: Access) -> Option<TraceUse> {
-    let allocation = books.live(address)?;
-    let whole = &books.allocations[allocation as usize];
-    let start = address - whole.address;
-    let end = (start + bytes as u64).min(whole.bytes);
-    (!whole.pinned && start < end).then_some(TraceUse { allocation, start, end, access })
+impl Open {
+    fn covers(&self, range: &TraceUse) -> bool {
+        self.uses.iter().any(|one| {
+            one.allocation == range.allocation && (one.start..one.end).contains(&range.start)
+        })
+    }
+
+    fn holds(&self, books: &Books, address: u64) -> bool {
+        self.uses.iter().any(|one| {
+            let base = books.allocations[one.allocation as usize].address;
+            (base + one.start..base + one.end).contains(&address)
+        })
+    }
 }

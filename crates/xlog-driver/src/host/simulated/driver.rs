@@ -33,13 +33,15 @@ impl Driver for SimulatedDriver {
 
     fn create_stream(&self) -> DriverResult<RawStream> {
         self.fault.check()?;
-        let stream = self.schedule.lock().create_stream();
+        let mut schedule = self.schedule.lock();
+        let stream = schedule.create_stream();
         self.tell(&DeviceCall::StreamCreated { stream });
         Ok(stream)
     }
 
     unsafe fn destroy_stream(&self, stream: RawStream) -> DriverResult<()> {
-        self.schedule.lock().stream(stream, "destroy_stream")?;
+        let schedule = self.schedule.lock();
+        schedule.stream(stream, "destroy_stream")?;
         self.tell(&DeviceCall::StreamDestroyed { stream });
         Ok(())
     }
@@ -73,13 +75,15 @@ impl Driver for SimulatedDriver {
 
     fn create_event(&self) -> DriverResult<RawEvent> {
         self.fault.check()?;
-        let event = self.schedule.lock().create_event();
+        let mut schedule = self.schedule.lock();
+        let event = schedule.create_event();
         self.tell(&DeviceCall::EventCreated { event });
         Ok(event)
     }
 
     unsafe fn destroy_event(&self, event: RawEvent) -> DriverResult<()> {
-        self.schedule.lock().destroy_event(event)?;
+        let mut schedule = self.schedule.lock();
+        schedule.destroy_event(event)?;
         self.tell(&DeviceCall::EventDestroyed { event });
         Ok(())
     }
@@ -137,7 +141,9 @@ impl Driver for SimulatedDriver {
 
     unsafe fn free(&self, pointer: u64) -> DriverResult<()> {
         self.synchronize_device()?;
-        self.schedule.lock().memory.free(pointer)?;
+        // Locked until the watcher knows: the memory's next owner must not come first.
+        let mut schedule = self.schedule.lock();
+        schedule.memory.free(pointer)?;
         self.tell(&DeviceCall::Freed { address: pointer, stream: None });
         Ok(())
     }
@@ -166,14 +172,16 @@ impl Driver for SimulatedDriver {
 
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
         self.fault.check()?;
-        let address = self.schedule.lock().memory.allocate_pinned(bytes)?;
+        let mut schedule = self.schedule.lock();
+        let address = schedule.memory.allocate_pinned(bytes)?;
         self.tell(&DeviceCall::PinnedAllocated { address, bytes });
         Ok(address as *mut u8)
     }
 
     unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
         let address = pointer as u64;
-        self.schedule.lock().memory.free_pinned(address)?;
+        let mut schedule = self.schedule.lock();
+        schedule.memory.free_pinned(address)?;
         self.tell(&DeviceCall::PinnedFreed { address });
         Ok(())
     }
