@@ -286,6 +286,8 @@ impl LaunchRecorder {
     /// stream if there is no other way.
     #[inline(never)]
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
+        // Whoever watches is told before the use is recorded: what did not come by now never will.
+        self.declared = None;
         match self.phase {
             Phase::Claimed { runtime: mine, lane, ticket, .. }
                 if mine == runtime.core().number && !self.recorded_late =>
@@ -396,6 +398,7 @@ impl Drop for LaunchRecorder {
         if matches!(phase, Phase::Over) || self.is_empty() {
             return;
         }
+        self.declared = None;
         DROPPED.fetch_add(1, Ordering::Relaxed);
         log::warn!("the recorder of {} was dropped without commit", self.place);
         // The work may have been enqueued: the runtime behaves as if it was.

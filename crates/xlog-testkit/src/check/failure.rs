@@ -9,6 +9,8 @@ use crate::oracle::Finding;
 pub enum Failure {
     /// The independent oracle saw a hazard.
     Hazard(Finding),
+    /// Declared uses that have to be ordered are not, whatever the kernels did touch.
+    Unordered(String),
     /// A block, or what was downloaded of it, is not what a serial run gives.
     WrongBytes(String),
     /// A wait was queued that nothing needed.
@@ -35,6 +37,7 @@ impl Failure {
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Hazard(_) => "hazard",
+            Self::Unordered(_) => "unordered",
             Self::WrongBytes(_) => "wrong bytes",
             Self::SuperfluousWait(_) => "superfluous wait",
             Self::LateEdge(_) => "late edge",
@@ -52,7 +55,8 @@ impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Hazard(finding) => write!(f, "{finding}"),
-            Self::WrongBytes(text)
+            Self::Unordered(text)
+            | Self::WrongBytes(text)
             | Self::SuperfluousWait(text)
             | Self::LateEdge(text)
             | Self::UnexpectedError(text)

@@ -23,7 +23,8 @@ pub(super) fn judge(run: Run<'_>, mut draw: Draw, scrutiny: Scrutiny) -> Outcome
     let trace = world.oracle.trace();
     counts.faults = world.driver.injected();
     counts.waits = trace.waits().count() as u64;
-    if failures.is_empty() {
+    // A call that failed may have left a wait for work that never came.
+    if failures.is_empty() && counts.faults == 0 {
         counts.waits_checked = check_waits(&trace, &mut draw, scrutiny, &mut failures);
     }
     Outcome { failures, counts }
@@ -98,10 +99,15 @@ fn check_waits(
         waits.swap_remove(draw.below(waits.len()));
     }
     let analysis = trace.analysis();
+    for race in analysis.races(None).into_iter().take(1) {
+        let steps = [race.earlier, race.later].map(|step| name(&trace.steps[step]));
+        failures.push(Failure::Unordered(format!("{} and {}: {}", steps[0], steps[1], race.kind)));
+        return 0;
+    }
     for wait in &waits {
-        if !analysis.has_race(Some(Edit::Remove(*wait))) {
+        if !analysis.is_needed(Edit::Remove(*wait)) {
             failures.push(Failure::SuperfluousWait(describe(trace, *wait)));
-        } else if !analysis.has_race(Some(Edit::EndEarlier(*wait))) {
+        } else if !analysis.is_needed(Edit::EndEarlier(*wait)) {
             failures.push(Failure::LateEdge(describe(trace, *wait)));
         }
     }
@@ -111,13 +117,6 @@ fn check_waits(
 /// What a wait stands between: the last operation it waits for, and the first it holds back.
 fn describe(trace: &Trace, wait: usize) -> String {
     let Step::Wait { stream, record } = &trace.steps[wait] else { return String::new() };
-    let name = |step: &Step| match step {
-        Step::Operation { name, place: Some(place), .. } => format!("{name} ({place})"),
-        Step::Operation { name, .. } => (*name).to_string(),
-        Step::Allocate { .. } => "an allocation".into(),
-        Step::Free { .. } => "a free".into(),
-        _ => "nothing".into(),
-    };
     let work = |step: &&Step| {
         matches!(step, Step::Operation { .. } | Step::Allocate { .. } | Step::Free { .. })
     };
@@ -133,4 +132,16 @@ fn describe(trace: &Trace, wait: usize) -> String {
         source.map_or_else(|| "?".into(), |source| source.to_string()),
         held_back.unwrap_or_else(|| "nothing".into()),
     )
+}
+
+fn name(step: &Step) -> String {
+    match step {
+        Step::Operation { stream, name, place: Some(place), .. } => {
+            format!("{name} on stream {stream} ({place})")
+        }
+        Step::Operation { stream, name, .. } => format!("{name} on stream {stream}"),
+        Step::Allocate { .. } => "an allocation".into(),
+        Step::Free { .. } => "a free".into(),
+        _ => "nothing".into(),
+    }
 }

@@ -224,10 +224,13 @@ impl<'p> Run<'p> {
     /// claims.
     fn is_ready(&self, thread: usize) -> bool {
         let state = &self.threads[thread];
-        if state.open.is_some() || !state.downloads.is_empty() {
-            return true;
-        }
-        let Some(step) = self.program.threads[thread].get(state.next) else { return false };
+        state.open.is_some() || !state.downloads.is_empty() || self.may_step(thread)
+    }
+
+    /// Whether a thread can take its next step.
+    fn may_step(&self, thread: usize) -> bool {
+        let next = self.threads[thread].next;
+        let Some(step) = self.program.threads[thread].get(next) else { return false };
         match *step {
             // Refused at once, so it need not wait.
             Step::Launch { way: Way::Builder, work, stream, .. } => {
@@ -254,10 +257,11 @@ impl<'p> Run<'p> {
         if let Some(open) = self.threads[thread].open.take() {
             return self.go_on(thread, open);
         }
+        let may_step = self.may_step(thread);
         let state = &mut self.threads[thread];
         let step = self.program.threads[thread].get(state.next).copied();
         // Results are asked for some steps after the copy was started, or at the end.
-        if step.is_none() || state.downloads.len() > 1 {
+        if !may_step || state.downloads.len() > 1 {
             if !state.downloads.is_empty() {
                 let (download, expected, variable) = state.downloads.remove(0);
                 self.finish_download(download, &expected, variable);

@@ -32,6 +32,8 @@ pub struct Analysis<'t> {
     /// For each step its stream, or `NOBODY`.
     stream: Vec<u32>,
     /// For each step how many things its stream had by then, itself included.
+    ticks: Vec<u32>,
+    /// For each step how many things its stream has had when the step is known to be there.
     tick: Vec<u32>,
     /// For each step the one before it on its stream, or `NOBODY`; for what the host learns, the
     /// last step it covers.
@@ -67,8 +69,16 @@ impl Trace {
             (stream[index], tick[index], previous[index]) = (on, *ticks, *last);
             *last = index as u32;
         }
+        let ticks = tick.clone();
+        // An operation counts from its record on: only the caller knows when it came, where a
+        // recorder left time in between.
+        for (index, step) in self.steps.iter().enumerate() {
+            if let Step::Record { stands_for: Some(operation), .. } = *step {
+                tick[operation] = tick[index];
+            }
+        }
         let pairs = Pairs::of(self, &stream);
-        Analysis { trace: self, pairs, stream, tick, previous, ignores_host: false }
+        Analysis { trace: self, pairs, stream, ticks, tick, previous, ignores_host: false }
     }
 }
 
@@ -100,20 +110,42 @@ impl Analysis<'_> {
         self.pairs.iter().any(|pair| !self.ordered(&clocks, pair))
     }
 
+    /// Whether the wait that is edited was needed as it is, by what the host knew when it was
+    /// queued: something is ordered with it that is not under the edit. What the host learnt later
+    /// may have made it needless, but nobody could know that.
+    #[must_use]
+    pub fn is_needed(&self, edit: Edit) -> bool {
+        let (Edit::Remove(wait) | Edit::EndEarlier(wait)) = edit;
+        let (with, without) = (self.clocks_until(None, wait), self.clocks_until(Some(edit), wait));
+        let lost = |pair: &TraceRace| self.ordered(&with, pair) && !self.ordered(&without, pair);
+        self.pairs.iter().any(lost)
+    }
+
     fn ordered(&self, clocks: &[u32], pair: &TraceRace) -> bool {
         let source = self.stream[pair.earlier] as usize;
-        let reached = clocks[pair.later * self.trace.streams as usize + source];
+        // What is queued after the declaration was queued for something else.
+        let later = match self.trace.steps[pair.later] {
+            Step::Operation { declared: Some(declared), .. } => declared,
+            _ => pair.later,
+        };
+        let reached = clocks[later * self.trace.streams as usize + source];
         reached >= self.tick[pair.earlier]
     }
 
     /// The clock of every step: how much of each stream it follows.
     fn clocks(&self, edit: Option<Edit>) -> Vec<u32> {
+        self.clocks_until(edit, if self.ignores_host { 0 } else { usize::MAX })
+    }
+
+    /// The same with what the host learnt before step `host_until`, and not with what it learnt
+    /// after it.
+    fn clocks_until(&self, edit: Option<Edit>, host_until: usize) -> Vec<u32> {
         let streams = self.trace.streams as usize;
         let mut clocks = vec![0u32; self.trace.steps.len() * streams];
         let mut host = vec![0u32; streams];
         for (index, step) in self.trace.steps.iter().enumerate() {
             if let (Step::HostKnows { .. }, Some(place)) = (step, known(self.previous[index]))
-                && !self.ignores_host
+                && index < host_until
             {
                 raise(&mut host, &clocks[place * streams..][..streams]);
             }
@@ -127,7 +159,8 @@ impl Analysis<'_> {
                 clock.copy_from_slice(&before[start..start + streams]);
             }
             raise(clock, &host);
-            clock[self.stream[index] as usize] = self.tick[index];
+            let own = &mut clock[self.stream[index] as usize];
+            *own = self.ticks[index].max(*own);
             if let Step::Wait { record: Some(record), .. } = *step
                 && let Some(place) = self.waited_for(index, record, edit)
             {
@@ -142,7 +175,10 @@ impl Analysis<'_> {
         match edit {
             Some(Edit::Remove(removed)) if removed == wait => None,
             Some(Edit::EndEarlier(weakened)) if weakened == wait => {
-                let last = self.last_tick(record)?;
+                let last = match self.trace.steps[record] {
+                    Step::Record { stands_for: Some(step), .. } => step,
+                    _ => self.last_tick(record)?,
+                };
                 self.last_tick(known(self.previous[last])?)
             }
             _ => Some(record),

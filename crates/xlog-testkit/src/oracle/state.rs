@@ -63,6 +63,10 @@ struct Open {
     stream: u32,
     uses: SmallVec<[Use; 4]>,
     place: &'static Location<'static>,
+    /// Its step.
+    step: usize,
+    /// The step of the last of its work that came.
+    came: Option<usize>,
 }
 
 /// Everything the oracle knows.
@@ -78,6 +82,8 @@ pub(super) struct State {
     events: FxHashMap<RawEvent, (Point, usize)>,
     open: Vec<Open>,
     declarations: u64,
+    /// The stream and the last step of the declaration that was over last, until its event comes.
+    just_over: Option<(u32, usize)>,
     /// Every operation before this one has run.
     unfinished: u32,
     /// For each stream: the last step on it, and the last one the host knew to be done.
@@ -110,7 +116,9 @@ impl State {
             DeviceCall::EventRecorded { event, stream } => {
                 let stream = self.stream(stream);
                 let point = self.clocks.tail(stream);
-                let step = self.push_step(Step::Record { stream });
+                let stands_for = self.just_over.take_if(|(on, _)| *on == stream);
+                let stands_for = stands_for.map(|(_, step)| step);
+                let step = self.push_step(Step::Record { stream, stands_for });
                 self.events.insert(event, (point, step));
             }
             DeviceCall::EventWaited { stream, event } => {
@@ -252,13 +260,13 @@ impl State {
         debug_assert_eq!(operation.0 as usize, self.operations.len(), "numbers count up");
         let point = self.clocks.advance(stream);
         let from = self.uses.len();
-        let place = self.take_declarations(stream, touched);
+        let (place, declared) = self.take_declarations(stream, touched).unzip();
         let uses = (from as u32, self.uses.len() as u32);
         let traced = match touched {
             Touched::Ranges(known) if place.is_none() => known.to_vec(),
             _ => self.uses[from..].iter().map(Use::traced).collect(),
         };
-        let step = Step::Operation { stream, operation, name, place, uses: traced };
+        let step = Step::Operation { stream, operation, name, place, uses: traced, declared };
         let step = self.push_step(step);
         self.operations.push(Operation {
             point,
@@ -280,7 +288,7 @@ impl State {
         &mut self,
         stream: u32,
         touched: Touched<'_>,
-    ) -> Option<&'static Location<'static>> {
+    ) -> Option<(&'static Location<'static>, usize)> {
         let open = || self.open.iter().filter(|open| open.stream == stream);
         let several = open().nth(1).is_some();
         let names = |open: &&Open| match touched {
@@ -292,9 +300,16 @@ impl State {
             Touched::Unknown(_) => several && open().any(|open| names(&open)),
         };
         let mut place = None;
+        let mut came: SmallVec<[u64; 2]> = SmallVec::new();
         for open in open().filter(|open| !only_those || names(open)) {
             self.uses.extend_from_slice(&open.uses);
-            place = Some(open.place);
+            place = Some((open.place, open.step));
+            came.push(open.number);
+        }
+        // The step that is pushed next.
+        let step = Some(self.trace.steps.len());
+        for open in self.open.iter_mut().filter(|open| came.contains(&open.number)) {
+            open.came = step;
         }
         place
     }
@@ -332,12 +347,23 @@ impl State {
             Some(Use { allocation, block, start, end, access: one.access })
         });
         let (number, place, uses) = (self.declarations, declared.place, uses.collect());
-        self.open.push(Open { number, stream, uses, place });
+        let step = self.push_step(Step::Declare { stream });
+        self.open.push(Open { number, stream, uses, place, step, came: None });
         number
     }
 
+    /// A declaration whose work never came counts all the same: a recorder that was dropped is
+    /// taken for one that launched.
     pub(super) fn declaration_over(&mut self, number: u64) {
-        self.open.retain(|open| open.number != number);
+        let Some(index) = self.open.iter().position(|open| open.number == number) else { return };
+        let Open { stream, uses, place, step: declared, came, .. } = self.open.swap_remove(index);
+        let step = came.unwrap_or_else(|| {
+            let uses = uses.iter().map(Use::traced).collect();
+            let (name, operation) = ("a launch that never came", OperationId(u64::MAX));
+            let (place, declared) = (Some(place), Some(declared));
+            self.push_step(Step::Operation { stream, operation, name, place, uses, declared })
+        });
+        self.just_over = Some((stream, step));
     }
 
     pub(super) fn block(&mut self, note: &BlockNote) {

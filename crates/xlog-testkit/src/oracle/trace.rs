@@ -34,11 +34,21 @@ pub enum Step {
         place: Option<&'static Location<'static>>,
         /// What it declared; what it touches, for a copy or fill that declared nothing.
         uses: Vec<TraceUse>,
+        /// The step at which it declared that. By then every wait it needs is queued.
+        declared: Option<usize>,
+    },
+    /// The uses of an operation that is to come were declared.
+    Declare {
+        /// The stream it goes to.
+        stream: u32,
     },
     /// An event was recorded.
     Record {
         /// On this stream.
         stream: u32,
+        /// The operation whose declaration was over right before this, if one was: what the event
+        /// stands for. Others may have come in between, where a recorder left time for that.
+        stands_for: Option<usize>,
     },
     /// A stream was made to wait for an event.
     Wait {
@@ -125,7 +135,8 @@ impl Step {
     pub fn stream(&self) -> Option<u32> {
         match self {
             Self::Operation { stream, .. }
-            | Self::Record { stream }
+            | Self::Declare { stream }
+            | Self::Record { stream, .. }
             | Self::Wait { stream, .. } => Some(*stream),
             Self::Allocate { stream, .. }
             | Self::Free { stream, .. }
