@@ -9,7 +9,7 @@ use std::{
     },
 };
 
-use xlog_driver::{Arguments, BlockChange, BlockNote, KernelDefinition, LaunchDims};
+use xlog_driver::{Arguments, BlockChange, BlockNote, DeviceWatcher, KernelDefinition, LaunchDims};
 
 use super::{
     Access, AllocTag, BlockId, BlockUse, DeviceBlock, DeviceMemoryResource, PinnedHostResource,
@@ -69,9 +69,34 @@ impl RuntimeCore {
         if self.mismatch.is_some() { Err(self.refusal()) } else { Ok(()) }
     }
 
-    /// What whoever watches the device is told of a block.
+    /// Allocates on a device that is watched: apart, as everything that tells a watcher, since
+    /// hardly any device is.
     #[cold]
     #[inline(never)]
+    fn allocate_watched(
+        &self,
+        watcher: &dyn DeviceWatcher,
+        (bytes, stream, tag): (usize, StreamId, AllocTag),
+        place: &'static Location<'static>,
+    ) -> ResourceResult<DeviceBlock> {
+        let block = self.resource.allocate(bytes, stream, tag)?;
+        watcher.block(&self.note_of(&block, BlockChange::HandedOut, Some(place)));
+        Ok(block)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn free_watched<E>(
+        &self,
+        watcher: &dyn DeviceWatcher,
+        block: DeviceBlock,
+        free: impl FnOnce(DeviceBlock) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let taken_back = self.note_of(&block, BlockChange::TakenBack, None);
+        free(block).inspect(|()| watcher.block(&taken_back))
+    }
+
+    /// What whoever watches the device is told of a block.
     fn note_of(
         &self,
         block: &DeviceBlock,
@@ -249,22 +274,24 @@ impl XlogDeviceRuntime {
         if !self.core.pool.contains(stream) {
             return Err(unknown_stream(stream));
         }
-        let block = self.core.resource.allocate(bytes, stream, tag)?;
         if let Some(watcher) = self.core.device.watcher() {
-            let place = Some(Location::caller());
-            watcher.block(&self.core.note_of(&block, BlockChange::HandedOut, place));
+            return self.core.allocate_watched(
+                &**watcher,
+                (bytes, stream, tag),
+                Location::caller(),
+            );
         }
-        Ok(block)
+        self.core.resource.allocate(bytes, stream, tag)
     }
 
     /// See [`DeviceMemoryResource::deallocate`].
     pub fn deallocate(&self, block: DeviceBlock) -> ResourceResult<()> {
         self.core.check()?;
-        let Some(watcher) = self.core.device.watcher() else {
-            return self.core.resource.deallocate(block);
-        };
-        let taken_back = self.core.note_of(&block, BlockChange::TakenBack, None);
-        self.core.resource.deallocate(block).inspect(|()| watcher.block(&taken_back))
+        if let Some(watcher) = self.core.device.watcher() {
+            let resource = &self.core.resource;
+            return self.core.free_watched(&**watcher, block, |block| resource.deallocate(block));
+        }
+        self.core.resource.deallocate(block)
     }
 
     /// See [`DeviceMemoryResource::try_deallocate`].
@@ -272,11 +299,12 @@ impl XlogDeviceRuntime {
         if let Err(error) = self.core.check() {
             return Err((block, error));
         }
-        let Some(watcher) = self.core.device.watcher() else {
-            return self.core.resource.try_deallocate(block);
-        };
-        let taken_back = self.core.note_of(&block, BlockChange::TakenBack, None);
-        self.core.resource.try_deallocate(block).inspect(|()| watcher.block(&taken_back))
+        if let Some(watcher) = self.core.device.watcher() {
+            let resource = &self.core.resource;
+            let free = |block| resource.try_deallocate(block);
+            return self.core.free_watched(&**watcher, block, free);
+        }
+        self.core.resource.try_deallocate(block)
     }
 
     /// The device this runtime serves.

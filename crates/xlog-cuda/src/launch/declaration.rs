@@ -14,8 +14,6 @@ pub(crate) struct OpenDeclaration {
 }
 
 impl OpenDeclaration {
-    #[cold]
-    #[inline(never)]
     pub(super) fn new(
         watcher: &Arc<dyn DeviceWatcher>,
         uses: &[BlockUse],

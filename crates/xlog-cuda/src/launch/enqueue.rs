@@ -55,27 +55,37 @@ impl<'e> Enqueue<'e> {
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
         let device = &self.runtime.device;
+        if device.watcher().is_some() {
+            return self.enqueue_watched(lane, ticket, operation);
+        }
         // If nothing was enqueued, nothing is published.
         let release = |_: &ResourceError| self.runtime.tracker().release(ticket);
-        let enqueue = |raw| {
-            let _declared = self.declare(raw);
-            device.note(operation(raw))
-        };
-        lane.raw(device).and_then(enqueue).inspect_err(release)
+        lane.raw(device).and_then(|raw| device.note(operation(raw))).inspect_err(release)
     }
 
-    /// Tells whoever watches the device what is about to be enqueued.
-    #[inline(always)]
-    fn declare(&self, raw: RawStream) -> Option<OpenDeclaration> {
-        let watcher = self.runtime.device.watcher()?;
-        Some(OpenDeclaration::new(watcher, self.uses, (raw, self.stream), self.place))
+    /// The same on a device that is watched: apart, since hardly any is.
+    #[cold]
+    #[inline(never)]
+    fn enqueue_watched(
+        &self,
+        lane: &Lane,
+        ticket: TicketId,
+        operation: impl FnOnce(RawStream) -> DriverResult<()>,
+    ) -> ResourceResult<()> {
+        let device = &self.runtime.device;
+        let _declared = self.declare_on(lane);
+        let release = |_: &ResourceError| self.runtime.tracker().release(ticket);
+        lane.raw(device).and_then(|raw| device.note(operation(raw))).inspect_err(release)
     }
 
-    /// The same for work that is enqueued elsewhere, on a lane.
-    #[inline]
-    pub(super) fn declare_on(&self, lane: &Lane) -> Option<OpenDeclaration> {
-        self.runtime.device.watcher()?;
-        self.declare(lane.raw(&self.runtime.device).ok()?)
+    /// Tells whoever watches the device, if anybody does, what is about to be enqueued on a lane.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn declare_on(&self, lane: &Lane) -> Option<Box<OpenDeclaration>> {
+        let device = &self.runtime.device;
+        let (watcher, raw) = (device.watcher()?, lane.raw(device).ok()?);
+        let declared = OpenDeclaration::new(watcher, self.uses, (raw, self.stream), self.place);
+        Some(Box::new(declared))
     }
 
     /// Claims the blocks and queues the waits. Until the answer is finished or dropped, nobody
@@ -177,7 +187,7 @@ pub(crate) struct Started<'e> {
     enqueued: bool,
     over: bool,
     /// Until the operation is over.
-    _declared: Option<OpenDeclaration>,
+    _declared: Option<Box<OpenDeclaration>>,
 }
 
 impl Started<'_> {

@@ -265,17 +265,21 @@ impl LaunchRecorder {
         let Some(tracker) = core.direct_tracker() else {
             let prepared = enqueue.prepare_in_stack(OnConflict::Refuse);
             let Prepared { lane, ticket, .. } = prepared.map_err(as_preflight_refusal)?;
-            let declared = enqueue.declare_on(lane).map(Box::new);
+            let declared = enqueue.declare_on(lane);
             let (runtime, lane) = (Arc::clone(core), lane.index() as u32);
             self.declared = declared;
             self.phase = Phase::InStack { runtime, lane, ticket };
             return Ok(());
         };
-        let (lane, ticket, declared) = match enqueue.claim(tracker, OnConflict::Refuse) {
-            Ok((lane, ticket)) => (lane.index() as u32, ticket, enqueue.declare_on(lane)),
+        let (lane, ticket) = match enqueue.claim(tracker, OnConflict::Refuse) {
+            Ok(claimed) => claimed,
             Err(error) => return Err(as_preflight_refusal(error)),
         };
-        self.declared = declared.map(Box::new);
+        if core.device.watcher().is_some() {
+            let declared = enqueue.declare_on(lane);
+            self.declared = declared;
+        }
+        let lane = lane.index() as u32;
         let (runtime, tracker) = (core.number, tracker.number());
         self.phase = Phase::Claimed { runtime, tracker, lane, ticket };
         Ok(())
