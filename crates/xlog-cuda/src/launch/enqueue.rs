@@ -93,7 +93,7 @@ impl<'e> Enqueue<'e> {
     pub(crate) fn start(self) -> ResourceResult<Started<'e>> {
         let prepared = self.prepare(OnConflict::Wait)?;
         let declared = self.declare_on(prepared.lane);
-        Ok(Started { enqueue: self, prepared, enqueued: false, over: false, _declared: declared })
+        Ok(Started { enqueue: self, prepared, enqueued: false, over: false, declared })
     }
 
     /// Claims the blocks and queues the waits: all or none.
@@ -187,7 +187,7 @@ pub(crate) struct Started<'e> {
     enqueued: bool,
     over: bool,
     /// Until the operation is over.
-    _declared: Option<Box<OpenDeclaration>>,
+    declared: Option<Box<OpenDeclaration>>,
 }
 
 impl Started<'_> {
@@ -211,6 +211,7 @@ impl Started<'_> {
     /// Records the uses, with a hold on the event behind them.
     pub(crate) fn finish_with_event(mut self) -> ResourceResult<Arc<RecordedEvent>> {
         self.over = true;
+        self.declared = None;
         let tracker = self.enqueue.runtime.tracker();
         if self.prepared.direct {
             let Prepared { lane, ticket, .. } = self.prepared;
@@ -223,6 +224,7 @@ impl Started<'_> {
 
 impl Drop for Started<'_> {
     fn drop(&mut self) {
+        self.declared = None;
         if self.over {
             return;
         }

@@ -102,6 +102,7 @@ fn check_waits(
     for race in analysis.races(None).into_iter().take(1) {
         let steps = [race.earlier, race.later].map(|step| name(&trace.steps[step]));
         failures.push(Failure::Unordered(format!("{} and {}: {}", steps[0], steps[1], race.kind)));
+        if std::env::var("DUMP").is_ok() { eprintln!("{race:?}"); for (i,s) in trace.steps.iter().enumerate() { eprintln!("{i}: {s:?}"); } }
         return 0;
     }
     for wait in &waits {

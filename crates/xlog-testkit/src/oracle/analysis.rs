@@ -65,7 +65,8 @@ impl Trace {
             }
             let Some(on) = step.stream() else { continue };
             let (last, ticks) = (&mut last[on as usize], &mut ticks[on as usize]);
-            *ticks += u32::from(takes_a_tick(step));
+            // A record counts too: it stands for less than the next one.
+            *ticks += u32::from(takes_a_tick(step) || matches!(step, Step::Record { .. }));
             (stream[index], tick[index], previous[index]) = (on, *ticks, *last);
             *last = index as u32;
         }
@@ -77,7 +78,7 @@ impl Trace {
                 tick[operation] = tick[index];
             }
         }
-        let pairs = Pairs::of(self, &stream);
+        let pairs = Pairs::of(self, &stream, &tick);
         Analysis { trace: self, pairs, stream, ticks, tick, previous, ignores_host: false }
     }
 }
@@ -209,12 +210,13 @@ fn raise(clock: &mut [u32], other: &[u32]) {
 struct Pairs<'s> {
     trace: &'s Trace,
     stream: &'s [u32],
+    tick: &'s [u32],
     pairs: Vec<TraceRace>,
 }
 
 impl<'s> Pairs<'s> {
-    fn of(trace: &'s Trace, stream: &'s [u32]) -> Vec<TraceRace> {
-        let mut all = Self { trace, stream, pairs: Vec::new() };
+    fn of(trace: &'s Trace, stream: &'s [u32], tick: &'s [u32]) -> Vec<TraceRace> {
+        let mut all = Self { trace, stream, tick, pairs: Vec::new() };
         let mut shadows: Vec<Option<Shadow>> = vec![None; trace.allocations as usize];
         for (index, step) in trace.steps.iter().enumerate() {
             all.add_step(index, step, &mut shadows);
@@ -277,7 +279,11 @@ impl<'s> Pairs<'s> {
             segment.write = index as u32;
             segment.reads.clear();
         } else {
-            segment.reads.retain(|read| self.stream[*read as usize] != self.stream[index]);
+            // Of one stream's reads the one that counts last covers the others.
+            segment.reads.retain(|read| {
+                let read = *read as usize;
+                self.stream[read] != self.stream[index] || self.tick[read] > self.tick[index]
+            });
             segment.reads.push(index as u32);
         }
     }

@@ -133,7 +133,7 @@ impl State {
             DeviceCall::EventDone { event } => {
                 if let Some(&(point, step)) = self.events.get(&event) {
                     self.clocks.host_learns(point);
-                    self.host_step(point.stream, step);
+                    self.host_step(point.stream, step + 1);
                 }
             }
             DeviceCall::Allocated { address, bytes, stream } => {
@@ -295,6 +295,20 @@ impl State {
             Touched::Ranges(known) => known.iter().any(|range| open.covers(range)),
             Touched::Unknown(pointers) => pointers.iter().any(|at| open.holds(&self.books, *at)),
         };
+        // Which of several it is, its arguments tell best: all that they name, and no more.
+        let exactly = |open: &&Open| match touched {
+            Touched::Ranges(_) => false,
+            Touched::Unknown(pointers) => open.is_named_by(&self.books, pointers),
+        };
+        if several && let Some(open) = open().find(exactly) {
+            self.uses.extend_from_slice(&open.uses);
+            let (number, place, step) = (open.number, open.place, self.trace.steps.len());
+            let declared = open.step;
+            if let Some(open) = self.open.iter_mut().find(|open| open.number == number) {
+                open.came = Some(step);
+            }
+            return Some((place, declared));
+        }
         let only_those = match touched {
             Touched::Ranges(_) => true,
             Touched::Unknown(_) => several && open().any(|open| names(&open)),
@@ -408,6 +422,17 @@ impl Open {
         self.uses.iter().any(|one| {
             one.allocation == range.allocation && (one.start..one.end).contains(&range.start)
         })
+    }
+
+    /// Whether these arguments point to all of its blocks, and to nothing else.
+    fn is_named_by(&self, books: &Books, pointers: &[u64]) -> bool {
+        let base = |one: &Use| books.allocations[one.allocation as usize].address;
+        let named = |one: &Use| {
+            let range = base(one) + one.start..base(one) + one.end;
+            pointers.iter().any(|pointer| range.contains(pointer))
+        };
+        let live = pointers.iter().filter(|pointer| books.live(**pointer).is_some());
+        self.uses.iter().all(named) && live.into_iter().all(|at| self.holds(books, *at))
     }
 
     fn holds(&self, books: &Books, address: u64) -> bool {

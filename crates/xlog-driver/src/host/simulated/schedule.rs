@@ -131,6 +131,10 @@ impl Schedule {
         if let Err(index) = self.busy.binary_search(&stream) {
             self.busy.insert(index, stream);
         }
+        // Only what is at the front can be over.
+        if self.streams[stream].entries.len() == 1 {
+            self.pass_waits(false);
+        }
     }
 
     /// Whether a wait does not hold its stream any more. Nothing waits on a lost device.
@@ -148,10 +152,28 @@ impl Schedule {
         matches!(entry, Entry::Wait(_) | Entry::Hold(_))
     }
 
+    /// Passes every wait that holds its stream no more. An event behind such a wait may be what
+    /// another stream waits for, so this goes on until nothing changes.
+    pub(super) fn pass_waits(&mut self, lost: bool) {
+        let mut changed = true;
+        while std::mem::take(&mut changed) {
+            for index in 0..self.busy.len() {
+                let stream = self.busy[index];
+                while let Some(entry) = self.streams[stream].entries.front()
+                    && self.is_over(entry, lost)
+                {
+                    self.streams[stream].entries.pop_front();
+                    self.streams[stream].finished += 1;
+                    changed = true;
+                }
+            }
+        }
+        self.busy.retain(|stream| !self.streams[*stream].entries.is_empty());
+    }
+
     fn can_run(&self, stream: usize, lost: bool) -> bool {
-        let mut entries = self.streams[stream].entries.iter();
-        let next = entries.find(|entry| !self.is_over(entry, lost));
-        next.is_none_or(|entry| !Self::is_wait(entry))
+        let next = self.streams[stream].entries.front();
+        next.is_some_and(|entry| !Self::is_wait(entry) || self.is_over(entry, lost))
     }
 
     /// How many streams can run their next operation now.
@@ -180,18 +202,11 @@ impl Schedule {
         let lost = fault.is_lost();
         let mut able = self.busy.iter().copied().filter(|stream| self.can_run(*stream, lost));
         let Some(stream) = able.nth(choice) else { return false };
-        // The waits ahead of the operation go with it: passing them changes nothing by itself.
-        while let Some(entry) = self.streams[stream].entries.pop_front() {
-            let was_wait = Self::is_wait(&entry);
+        if let Some(entry) = self.streams[stream].entries.pop_front() {
             self.execute(entry, fault, watcher);
             self.streams[stream].finished += 1;
-            if !was_wait {
-                break;
-            }
         }
-        if self.streams[stream].entries.is_empty() {
-            self.busy.retain(|busy| *busy != stream);
-        }
+        self.pass_waits(fault.is_lost());
         true
     }
 
