@@ -297,10 +297,10 @@ impl State {
         };
         // Which of several it is, its arguments tell best: all that they name, and no more.
         let exactly = |open: &&Open| match touched {
-            Touched::Ranges(_) => false,
+            Touched::Ranges(known) => open.is_made_of(known),
             Touched::Unknown(pointers) => open.is_named_by(&self.books, pointers),
         };
-        if several && let Some(open) = open().find(exactly) {
+        if several && let Some(open) = open().filter(exactly).last() {
             self.uses.extend_from_slice(&open.uses);
             let (number, place, step) = (open.number, open.place, self.trace.steps.len());
             let declared = open.step;
@@ -433,6 +433,15 @@ impl Open {
         };
         let live = pointers.iter().filter(|pointer| books.live(**pointer).is_some());
         self.uses.iter().all(named) && live.into_iter().all(|at| self.holds(books, *at))
+    }
+
+    /// Whether these ranges lie in all of its blocks, and in nothing else.
+    fn is_made_of(&self, ranges: &[TraceUse]) -> bool {
+        let touched = |one: &Use| {
+            let inside = |range: &TraceUse| (one.start..one.end).contains(&range.start);
+            ranges.iter().any(|range| range.allocation == one.allocation && inside(range))
+        };
+        ranges.iter().all(|range| self.covers(range)) && self.uses.iter().all(touched)
     }
 
     fn holds(&self, books: &Books, address: u64) -> bool {
