@@ -1,5 +1,5 @@
-//! What a log adds to a pair: one in memory, and one that is there and switched off. A stack without
-//! one pays nothing: that is the pair of the default stack, beside which both are timed.
+//! What a log adds to a pair: one in memory, and one that is there and switched off. A stack
+//! without one pays nothing: that is the pair of the default stack, beside which both are timed.
 
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@
 //! new generation and nothing else.
 
 use super::{
-    Frontier, Lane, Point, SlotHint, UseTracker,
+    Frontier, Lane, Point, Retired, SlotHint, UseTracker,
     desk::{Desk, DeskId},
     recent,
     slot::{CROWDED, Follows, Slot, Tenant},
@@ -26,6 +26,18 @@ pub(crate) struct SetAside {
     pub(crate) birth: Frontier,
     /// Whether its home is the default stream now.
     pub(crate) rehomed: bool,
+}
+
+impl Retired {
+    /// The block's slot.
+    pub(crate) fn slot(&self) -> u32 {
+        self.number
+    }
+
+    /// The uses that its memory has to follow.
+    pub(crate) fn uses(&self) -> &[Point] {
+        self.outstanding.points()
+    }
 }
 
 impl UseTracker {

@@ -112,18 +112,6 @@ pub(crate) struct Retired {
     outstanding: Frontier,
 }
 
-impl Retired {
-    /// The block's slot.
-    pub(crate) fn slot(&self) -> u32 {
-        self.number
-    }
-
-    /// The uses that its memory has to follow.
-    pub(crate) fn uses(&self) -> &[Point] {
-        self.outstanding.points()
-    }
-}
-
 /// What a tracker holds and has done: for tests, benchmarks and reports.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]

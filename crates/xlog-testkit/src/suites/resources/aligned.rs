@@ -7,9 +7,9 @@ use xlog_cuda::{
     LaunchDims,
     device_runtime::{
         Access, AlignedResource, AllocTag, AsyncCudaResource, BlockId, Counter, DebugGuardResource,
-        DeviceBlock, DeviceMemoryResource, FindingKind, GuardOptions, LogAction, LogRecord,
-        LoggingResource, MemorySink, ResourceError, ResourceResult, ResourceStack,
-        StatisticsResource, StreamId,
+        DeviceBlock, DeviceMemoryResource, DirectCudaResource, FindingKind, GuardOptions,
+        LogAction, LogRecord, LoggingResource, MemorySink, PoolOptions, PoolResource,
+        ResourceError, ResourceResult, ResourceStack, StatisticsResource, StreamId,
     },
     kernels,
     launch::LaunchRecorder,
@@ -36,6 +36,8 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_use_that_cannot_be_protected_leaks_the_aligned_block,
     a_resource_that_breaks_the_contract_is_refused_and_gets_its_memory_back,
     a_dropped_adaptor_gives_back_what_failed_before,
+    an_allocation_that_fails_half_way_leaves_nothing_behind,
+    a_stream_that_got_memory_of_another_is_counted_by_its_own,
 ];
 
 const KIB: usize = 1 << 10;
@@ -417,4 +419,50 @@ fn a_dropped_adaptor_gives_back_what_failed_before(device: TestDevice) {
     assert!(adaptor.deallocate(block).as_ref().is_err_and(is_injected));
     drop(adaptor);
     assert_empty(&rig);
+}
+
+/// Over plain memory, an allocation needs an event of its own; without one it is given up.
+fn an_allocation_that_fails_half_way_leaves_nothing_behind(device: TestDevice) {
+    let rig = Rig::decorated(device, |driver| {
+        let plain = DirectCudaResource::new(Arc::clone(driver.device()), 0);
+        Box::new(aligned_over(&driver, Box::new(plain), 4 * KIB, 0))
+    });
+    let [a] = rig.streams();
+    for free_fails in [false, true] {
+        rig.driver.fail_after(DriverCall::RecordEvent, 0, 1);
+        if free_fails {
+            rig.driver.fail_after(DriverCall::Free, 0, 1);
+        }
+        let refused = rig.runtime.allocate(1000, a, AllocTag("half way"));
+        assert!(refused.as_ref().is_err_and(is_injected), "{refused:?}");
+        let left = if free_fails { 1000 + 4 * KIB - 256 } else { 0 };
+        assert_eq!(rig.runtime.bytes_outstanding(), left, "counted until it is freed");
+        assert_empty(&rig);
+    }
+    assert_works(&rig, a);
+}
+
+fn a_stream_that_got_memory_of_another_is_counted_by_its_own(device: TestDevice) {
+    let rig = Rig::decorated(device, |driver| {
+        let streams = Arc::clone(driver.stream_pool());
+        // One slab and no more, so that streams have to share it.
+        let options = PoolOptions::default().with_first_slab(8 << 20).with_maximum(8 << 20);
+        let pool = PoolResource::new(Box::new(Arc::clone(&driver)), streams, options);
+        Box::new(aligned_over(&driver, Box::new(pool), 4 * KIB, 1000))
+    });
+    // Of the default stream, and free: the next stream gets its memory.
+    let first = rig.block(4 << 20, StreamId::DEFAULT);
+    rig.runtime.deallocate(first).unwrap_or_else(fail);
+    rig.runtime.synchronize(StreamId::DEFAULT).unwrap_or_else(fail);
+    for bytes in [100, 300, 5000] {
+        let [a] = rig.streams();
+        let calls = rig.driver.count(DriverCall::AllocateOn);
+        let block = rig.block(bytes, a);
+        assert_eq!(rig.driver.count(DriverCall::AllocateOn), calls, "the other stream's memory");
+        let refused = rig.pool.release(a).expect_err("a block is there").to_string();
+        assert_says(&refused, &["still has 1 live blocks"]);
+        rig.runtime.deallocate(block).unwrap_or_else(fail);
+        rig.pool.release(a).unwrap_or_else(fail);
+    }
+    assert_eq!(rig.runtime.bytes_outstanding(), 0);
 }

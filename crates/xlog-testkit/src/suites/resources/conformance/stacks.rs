@@ -106,7 +106,7 @@ fn with_guard(guard: Arc<DebugGuardResource>, over: impl FnOnce(Boxed) -> Boxed)
 
 /// Every resource, each adaptor over one, and the stacks that programs get.
 pub(in super::super) const STACKS: &[Stack] = &[
-    stack("async", |driver| plain(driver)),
+    stack("async", plain),
     Stack { tracks: false, frees_wait: true, ..stack("direct", |driver| boxed(direct(&driver))) },
     stack("budget", |driver| plain(GlobalDeviceBudget::new(Box::new(driver), LIMIT))),
     stack("pool", |driver| boxed(pool(&driver, Box::new(Arc::clone(&driver))))),

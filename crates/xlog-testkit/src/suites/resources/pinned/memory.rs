@@ -236,6 +236,19 @@ pub(super) fn threads_together_never_pass_the_maximum(device: TestDevice) {
         }
     });
     assert_eq!((pool.report().held_buffers, pool.report().peak_held_bytes), (5, 5 * 4096));
+    // What another thread is just asking the driver for counts too.
+    pool.trim().unwrap_or_else(fail);
+    pool.set_maximum(Some(4096));
+    let stall = rig.driver.stall(DriverCall::AllocatePinned);
+    std::thread::scope(|scope| {
+        let asking = scope.spawn(|| pool.allocate(4096).map(drop));
+        stall.wait_until_entered();
+        let full = ResourceError::OutOfBudget { requested: 4096, remaining: 0 };
+        assert_eq!(pool.allocate(1).expect_err("asked for"), full);
+        drop(stall);
+        asking.join().expect("no panic").unwrap_or_else(fail);
+    });
+    drop(pool.allocate(1).unwrap_or_else(fail));
     // A trim in the middle of it all gives back only what nobody has; until it has, that counts.
     pool.set_maximum(None);
     std::thread::scope(|scope| {
