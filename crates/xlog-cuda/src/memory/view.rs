@@ -4,8 +4,8 @@ use std::ops::{Bound, RangeBounds};
 
 use bytemuck::Pod;
 
-use super::TrackedCudaSlice;
-use crate::device_runtime::{BlockUse, ResourceError, ResourceResult};
+use super::{Download, TrackedCudaSlice, transfer};
+use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
 
 /// A range of a slice's values. For the runtime a use of a view is a use of the whole block: two
 /// views of one slice never run at the same time if one is written.
@@ -40,6 +40,32 @@ impl<'s, T: Pod> SliceView<'s, T> {
                 |block| ResourceError::OutOfBounds { generation: block.generation },
             )),
         }
+    }
+
+    /// Its values, once everything that writes the slice is done.
+    #[track_caller]
+    pub fn download(&self) -> ResourceResult<Vec<T>> {
+        self.start_download(self.slice.home())?.wait()
+    }
+
+    /// Starts copying its values to the host on `stream`, behind everything that writes the slice.
+    /// Nothing blocks until [`Download::wait`].
+    #[track_caller]
+    pub fn start_download(&self, stream: StreamId) -> ResourceResult<Download<T>> {
+        transfer::download(self, stream)
+    }
+
+    /// Copies `values` into this part of the slice on `stream`. The values are copied before this
+    /// returns; the device has them in stream order.
+    #[track_caller]
+    pub fn upload_on(&self, values: &[T], stream: StreamId) -> ResourceResult<()> {
+        transfer::upload(self, values, stream)
+    }
+
+    /// Sets every byte of this part of the slice on `stream`.
+    #[track_caller]
+    pub fn fill_bytes(&self, value: u8, stream: StreamId) -> ResourceResult<()> {
+        transfer::fill_bytes(self, value, stream)
     }
 
     pub(super) fn whole(slice: &'s TrackedCudaSlice<T>) -> Self {

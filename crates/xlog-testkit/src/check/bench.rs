@@ -2,12 +2,13 @@
 
 use std::sync::Arc;
 
+use rustc_hash::FxHashMap;
 use xlog_core::MemoryBudget;
 use xlog_cuda::{
     GpuMemoryManager, LaunchDims, LoadedKernel,
     device_runtime::{
-        Access, AllocTag, AsyncCudaResource, Generation, ResourceResult, StreamId,
-        XlogDeviceRuntime,
+        Access, AllocTag, AsyncCudaResource, BlockId, DeviceBlock, Generation, PoolResource,
+        ResourceResult, StreamId, XlogDeviceRuntime,
     },
     kernels,
     launch::{LaunchBuilder, LaunchRecorder},
@@ -16,13 +17,16 @@ use xlog_cuda::{
 use xlog_driver::Arguments;
 
 use super::{
-    Stack,
     model::{Cell, Contents},
     program::{Stream, Variable, Work},
+    stack::{Built, Stack},
 };
 
 /// Enough threads for most blocks; the kernels go round for longer ones.
 const DIMS: LaunchDims = LaunchDims::linear(1, 128);
+
+/// Words of a block that launches touch and the serial run knows; what is beyond is only declared.
+pub(super) const MODELLED: usize = 1000;
 
 /// The kernels programs are made of.
 struct Kernels {
@@ -38,6 +42,7 @@ struct Kernels {
 pub(super) struct Bench {
     pub(super) runtime: Arc<XlogDeviceRuntime>,
     pub(super) streams: Vec<StreamId>,
+    pool: Option<Arc<PoolResource>>,
     manager: GpuMemoryManager,
     kernels: Kernels,
 }
@@ -49,17 +54,18 @@ impl Bench {
         stack: Stack,
         streams: usize,
     ) -> ResourceResult<Self> {
-        let (device, pool) = (resource.device(), resource.stream_pool());
+        let (device, streams_of) = (resource.device(), resource.stream_pool());
+        let Built { resource, pool } = stack.over(resource);
         let runtime = Arc::new(XlogDeviceRuntime::try_with_resource(
             Arc::clone(device),
             device.driver().info().ordinal,
-            Arc::clone(pool),
-            stack.over(resource),
+            Arc::clone(streams_of),
+            resource,
         )?);
         let budget = MemoryBudget::unlimited();
         let manager =
             GpuMemoryManager::with_runtime(Arc::clone(device), budget, Arc::clone(&runtime));
-        let acquired = (0..streams).map(|_| pool.acquire());
+        let acquired = (0..streams).map(|_| streams_of.acquire());
         let streams =
             std::iter::once(Ok(StreamId::DEFAULT)).chain(acquired).collect::<Result<_, _>>()?;
         let load = |definition| runtime.load_kernel(definition);
@@ -71,7 +77,7 @@ impl Bench {
             blend: load(&kernels::BLEND_U32)?,
             checksum: load(&kernels::CHECKSUM_U32)?,
         };
-        Ok(Self { runtime, streams, manager, kernels })
+        Ok(Self { runtime, streams, pool, manager, kernels })
     }
 
     pub(super) fn allocate(
@@ -82,6 +88,12 @@ impl Bench {
         self.manager.alloc_on(words, self.streams[stream], AllocTag("check"))
     }
 
+    /// Gives back what is kept for later, the pool's slabs too.
+    pub(super) fn trim(&self) -> ResourceResult<()> {
+        self.runtime.trim()?;
+        self.pool.as_ref().map_or(Ok(()), |pool| pool.trim())
+    }
+
     /// Mixes one block into another.
     pub(super) fn mix(
         &self,
@@ -90,7 +102,7 @@ impl Bench {
         stream: Stream,
         salt: u32,
     ) -> ResourceResult<()> {
-        let n = input.len().min(data.len()) as u64;
+        let n = input.len().min(data.len()).min(MODELLED) as u64;
         let mut launch = LaunchBuilder::new(&self.runtime, &self.kernels.mix, self.streams[stream]);
         launch.input(input).in_out(data).value(salt).value(n).launch(DIMS)
     }
@@ -110,6 +122,12 @@ impl Bench {
 /// A block a launch claims, and how.
 pub(super) type Claim = (Generation, Access);
 
+/// What is left of a block that was freed: a handle nobody may use any more.
+pub(super) struct Stale {
+    pub(super) block: DeviceBlock,
+    pub(super) id: BlockId,
+}
+
 /// A block in a variable.
 pub(super) struct Held {
     pub(super) slice: TrackedCudaSlice<u32>,
@@ -120,9 +138,29 @@ pub(super) struct Held {
 pub(super) struct Variables {
     pub(super) blocks: Vec<Option<Held>>,
     pub(super) contents: Contents,
+    /// For each block, by number, the streams that have read it since its last write, as bits.
+    readers: FxHashMap<Cell, u64>,
     /// Where launches that only read leave what they saw: one word for each stream.
     pub(super) sums: Vec<TrackedCudaSlice<u64>>,
     pub(super) expected_sums: Vec<u64>,
+}
+
+impl Held {
+    /// A second handle, for after the block is gone.
+    pub(super) fn stale(&self) -> Option<Stale> {
+        let block = self.slice.runtime_block()?;
+        let copy = DeviceBlock {
+            ptr: block.ptr,
+            device_ordinal: block.device_ordinal,
+            alloc_stream: block.alloc_stream,
+            bytes: block.bytes,
+            align: block.align,
+            tag: block.tag,
+            generation: block.generation,
+            state: block.state,
+        };
+        Some(Stale { id: BlockId::from_block(block), block: copy })
+    }
 }
 
 impl Variables {
@@ -136,6 +174,7 @@ impl Variables {
         Ok(Self {
             blocks: (0..count).map(|_| None).collect(),
             contents: Contents::default(),
+            readers: FxHashMap::default(),
             expected_sums: vec![0; sums.len()],
             sums,
         })
@@ -176,13 +215,49 @@ impl Variables {
         self.blocks[variable].as_ref().map_or(0, |held| held.cell)
     }
 
+    /// Whether a variable holds the block with this generation, or a stream's sum is it.
+    pub(super) fn holds(&self, generation: Generation) -> bool {
+        let slices = self.blocks.iter().flatten().map(|held| held.slice.runtime_block());
+        let sums = self.sums.iter().map(TrackedCudaSlice::runtime_block);
+        slices.chain(sums).flatten().any(|block| block.generation == generation)
+    }
+
+    /// The bytes of claimed blocks.
+    pub(super) fn lengths(&self, claims: &[Claim]) -> Vec<(Generation, usize)> {
+        let slices = self.blocks.iter().flatten().filter_map(|held| held.slice.runtime_block());
+        let claimed = |generation| claims.iter().any(|(other, _)| *other == generation);
+        slices
+            .filter(|block| claimed(block.generation))
+            .map(|block| (block.generation, block.bytes))
+            .collect()
+    }
+
     /// How long the block is that a variable holds.
     pub(super) fn length(&self, variable: Variable) -> usize {
         self.blocks[variable].as_ref().map_or(0, |held| held.slice.len())
     }
 
+    /// Notes uses of blocks that are recorded now, or will be.
+    pub(super) fn was_used(&mut self, uses: &[(Cell, Access)], stream: Stream) {
+        for (cell, access) in uses {
+            let readers = self.readers.entry(*cell).or_default();
+            *readers = if access.writes() { 0 } else { *readers | 1 << stream };
+        }
+    }
+
+    /// How many uses the runtime must remember: of each block its last write, and one read for
+    /// each stream. And of how many blocks.
+    pub(super) fn uses_to_remember(&self) -> (usize, usize) {
+        let readers =
+            |held: &Held| self.readers.get(&held.cell).map_or(0, |bits| bits.count_ones());
+        let blocks = self.blocks.iter().flatten().map(|held| 1 + readers(held) as usize);
+        let uses = blocks.clone().sum::<usize>() + self.sums.len();
+        (uses, blocks.count() + self.sums.len())
+    }
+
     /// Notes that a launch over these blocks was enqueued.
     pub(super) fn was_enqueued(&mut self, bound: Work, stream: Stream, salt: u32) {
+        self.was_used(&bound.uses(), stream);
         if let Work::Read { input } = bound {
             let seen = kernels::checksum_u32(self.contents.get(input));
             self.expected_sums[stream] = self.expected_sums[stream].wrapping_add(seen);
@@ -276,7 +351,7 @@ impl Variables {
     /// The words a launch is over: those that all its blocks have.
     fn words(&self, work: Work) -> u64 {
         let lengths = work.uses().into_iter().map(|(variable, _)| self.length(variable));
-        lengths.min().unwrap_or(0) as u64
+        lengths.min().unwrap_or(0).min(MODELLED) as u64
     }
 
     fn blocks_of(&self, work: Work) -> Option<Vec<&TrackedCudaSlice<u32>>> {

@@ -143,6 +143,20 @@ pub enum Step {
     Reap,
     TryReap,
     Trim,
+    /// Frees a block again, by a handle from before it was freed: must be refused.
+    FreeAgain {
+        block: Variable,
+    },
+    /// Prepares a use by such a handle: must be refused.
+    UseAgain {
+        block: Variable,
+        stream: Stream,
+    },
+    /// Finishes a write that was never prepared, and enqueues nothing.
+    BareWrite {
+        block: Variable,
+        stream: Stream,
+    },
 }
 
 impl Step {
@@ -154,7 +168,10 @@ impl Step {
             Self::Upload { block, .. } | Self::Memset { block, .. } => vec![(block, Access::Write)],
             Self::Download { block, .. } => vec![(block, Access::Read)],
             Self::CopyBlock { from, to, .. } => vec![(from, Access::Read), (to, Access::Write)],
+            Self::BareWrite { block, .. } => vec![(block, Access::Write)],
             Self::Allocate { .. }
+            | Self::FreeAgain { .. }
+            | Self::UseAgain { .. }
             | Self::Free { .. }
             | Self::Synchronize { .. }
             | Self::Reap
@@ -196,7 +213,8 @@ impl Program {
         let used_streams = 1 + draw.below(shape.streams + 1);
         let used_blocks = draw.one_of(&[4, blocks]);
         let mut threads = vec![Vec::new(); shape.threads.max(1)];
-        let make = Make { streams: used_streams, blocks: used_blocks };
+        let (scale, bare) = (stack.scale(), draw.chance(32));
+        let make = Make { streams: used_streams, blocks: used_blocks, scale, bare };
         for block in 0..used_blocks {
             threads[block % shape.threads.max(1)].push(make.allocation(block, &mut draw));
         }
@@ -206,6 +224,13 @@ impl Program {
         }
         let (streams, faults) = (shape.streams, shape.faults);
         Self { stack, streams, blocks, device_turns, faults, threads }
+    }
+
+    /// Whether a use goes past the recorder. Nothing orders it behind the uses before it, so waits
+    /// cannot be judged by what is declared.
+    #[must_use]
+    pub fn has_bare_uses(&self) -> bool {
+        self.threads.iter().flatten().any(|step| matches!(step, Step::BareWrite { .. }))
     }
 
     /// How many steps it has.
@@ -219,17 +244,25 @@ impl Program {
 pub(super) struct Make {
     pub(super) streams: usize,
     pub(super) blocks: usize,
+    /// How many times larger blocks are.
+    pub(super) scale: usize,
+    /// Whether there are uses past the recorder.
+    pub(super) bare: bool,
 }
 
 impl Make {
     fn allocation(&self, block: Variable, draw: &mut Draw) -> Step {
         let (stream, first_use) = (draw.below(self.streams), draw.below(self.streams));
-        Step::Allocate { block, words: draw.one_of(&WORDS), stream, first_use }
+        let words = draw.one_of(&WORDS) * self.scale;
+        Step::Allocate { block, words, stream, first_use }
     }
 
     pub(super) fn step(&self, draw: &mut Draw) -> Step {
         let stream = draw.below(self.streams);
         let [block, other] = self.different(draw);
+        if self.bare && draw.chance(24) {
+            return Step::BareWrite { block, stream };
+        }
         match draw.below(100) {
             0..64 => Step::Launch {
                 way: self.way(draw),
@@ -243,10 +276,12 @@ impl Make {
             85..89 => Step::Download { block, stream },
             89..92 => Step::CopyBlock { from: block, to: other, stream },
             92..94 => Step::Memset { block, stream, value: draw.next() as u8 },
-            94..96 => Step::Synchronize { stream },
-            96 => Step::Reap,
-            97 | 98 => Step::TryReap,
-            _ => Step::Trim,
+            94 => Step::Synchronize { stream },
+            95 => Step::Reap,
+            96 => Step::TryReap,
+            97 => Step::Trim,
+            98 => Step::FreeAgain { block },
+            _ => Step::UseAgain { block, stream },
         }
     }
 
@@ -334,6 +369,13 @@ impl fmt::Display for Step {
             Self::Reap => f.write_str("reap"),
             Self::TryReap => f.write_str("reap what is done"),
             Self::Trim => f.write_str("trim"),
+            Self::FreeAgain { block } => write!(f, "free b{block} again, by a stale handle"),
+            Self::UseAgain { block, stream } => {
+                write!(f, "prepare a use of b{block} on stream {stream}, by a stale handle")
+            }
+            Self::BareWrite { block, stream } => {
+                write!(f, "finish a write of b{block} on stream {stream} without preparing it")
+            }
         }
     }
 }

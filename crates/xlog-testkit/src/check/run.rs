@@ -5,14 +5,15 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use xlog_cuda::{
     LoadedKernel,
-    device_runtime::{ResourceError, ResourceResult, VirtualThread},
+    device_runtime::{Access, BlockId, Generation, ResourceError, ResourceResult, VirtualThread},
     launch::LaunchRecorder,
     memory::Download,
 };
 use xlog_driver::Arguments;
 
 use super::{
-    bench::{Claim, Held},
+    Stack,
+    bench::{Claim, Held, MODELLED, Stale},
     failure::Failure,
     judge,
     model::first_difference,
@@ -143,6 +144,8 @@ pub(super) fn run_with(
 struct Open {
     recorder: LaunchRecorder,
     claims: Vec<Claim>,
+    /// How long the claimed blocks are.
+    claimed: Vec<(Generation, usize)>,
     launch: (LoadedKernel, Arguments),
     work: Work,
     stream: Stream,
@@ -166,6 +169,8 @@ pub(super) struct Run<'p> {
     pub(super) failures: Vec<Failure>,
     pub(super) counts: Counts,
     threads: Vec<Thread>,
+    /// The last block each variable held before the one it holds.
+    stale: Vec<Option<Stale>>,
 }
 
 impl<'p> Run<'p> {
@@ -174,7 +179,8 @@ impl<'p> Run<'p> {
             |_| Thread { itself: VirtualThread::new(), next: 0, open: None, downloads: Vec::new() };
         let threads = program.threads.iter().map(thread).collect();
         let (failures, counts) = (Vec::new(), Counts::default());
-        Self { program, world, failures, counts, threads }
+        let stale = program_variables(program);
+        Self { program, world, failures, counts, threads, stale }
     }
 
     fn take_turns(&mut self, chooser: &mut dyn Chooser) {
@@ -206,9 +212,11 @@ impl<'p> Run<'p> {
         self.world.driver.heal();
         // What is still in hand goes in the order of the threads.
         for thread in 0..self.threads.len() {
-            let Thread { itself, open, downloads, .. } = &mut self.threads[thread];
+            let Thread { open, downloads, .. } = &mut self.threads[thread];
             let (open, downloads) = (open.take(), std::mem::take(downloads));
-            itself.run(|| drop(open));
+            if let Some(open) = open {
+                self.abandon(thread, open);
+            }
             for (download, expected, variable) in downloads {
                 self.finish_download(download, &expected, variable);
             }
@@ -283,6 +291,9 @@ impl<'p> Run<'p> {
             }
             Step::Free { block } => {
                 let freed = self.world.variables.blocks[block].take();
+                if let Some(held) = &freed {
+                    self.stale[block] = held.stale();
+                }
                 self.threads[thread].itself.run(|| drop(freed));
             }
             Step::Launch { way: Way::Builder, work, stream, salt } => {
@@ -303,6 +314,10 @@ impl<'p> Run<'p> {
                 self.open(thread, way, work, stream, salt);
             }
             Step::Upload { block, stream, salt } => self.as_thread(thread, |run| {
+                // A block beyond what is modelled is touched by launches alone.
+                if run.world.variables.length(block) > MODELLED {
+                    return;
+                }
                 let cell = run.world.variables.cell(block);
                 let values: Vec<u32> = (0..run.world.variables.contents.length(cell) as u32)
                     .map(|index| index.wrapping_mul(0x9e37_79b9) ^ salt)
@@ -318,6 +333,9 @@ impl<'p> Run<'p> {
                 }
             }),
             Step::Download { block, stream } => self.as_thread(thread, |run| {
+                if run.world.variables.length(block) > MODELLED {
+                    return;
+                }
                 let on = run.world.bench.streams[stream];
                 let started = match &run.world.variables.blocks[block] {
                     Some(held) => run.world.faulty(|_| held.slice.start_download(on)),
@@ -327,6 +345,8 @@ impl<'p> Run<'p> {
                     run.world.variables.contents.get(run.world.variables.cell(block)).to_vec();
                 match started {
                     Ok(download) => {
+                        let cell = run.world.variables.cell(block);
+                        run.world.variables.was_used(&[(cell, Access::Read)], stream);
                         run.counts.launches += 1;
                         run.threads[thread].downloads.push((download, expected, block));
                     }
@@ -338,8 +358,8 @@ impl<'p> Run<'p> {
                 let on = run.world.bench.streams[stream];
                 // Only blocks of one length are copied whole.
                 let cells = [from, to].map(|variable| run.world.variables.cell(variable));
-                let [n, room] = cells.map(|cell| run.world.variables.contents.length(cell));
-                if n != room {
+                let [n, room] = [from, to].map(|variable| run.world.variables.length(variable));
+                if n != room || n > MODELLED {
                     return;
                 }
                 let copy = |world: &mut World| {
@@ -352,10 +372,14 @@ impl<'p> Run<'p> {
                     answer
                 };
                 if run.whole_operation(copy, to) {
+                    run.world.variables.was_used(&[(cells[0], Access::Read)], stream);
                     run.world.variables.contents.copy(cells[0], cells[1], n);
                 }
             }),
             Step::Memset { block, stream, value } => self.as_thread(thread, |run| {
+                if run.world.variables.length(block) > MODELLED {
+                    return;
+                }
                 let on = run.world.bench.streams[stream];
                 let set = |world: &mut World| match &mut world.variables.blocks[block] {
                     Some(held) => held.slice.fill_bytes(value, on),
@@ -377,7 +401,33 @@ impl<'p> Run<'p> {
             }
             Step::Reap => self.call(thread, |world| world.bench.runtime.reap_pending()),
             Step::TryReap => self.call(thread, |world| world.bench.runtime.try_reap()),
-            Step::Trim => self.call(thread, |world| world.bench.runtime.trim()),
+            Step::Trim => self.call(thread, |world| world.bench.trim()),
+            Step::FreeAgain { block } => {
+                if let Some(Stale { block, .. }) = self.stale[block].take() {
+                    self.refused(thread, "a second free", |world| {
+                        world.bench.runtime.deallocate(block)
+                    });
+                }
+            }
+            Step::UseAgain { block, stream } => {
+                if let Some(Stale { id, .. }) = self.stale[block] {
+                    self.refused(thread, "a use by a stale handle", |world| {
+                        let on = world.bench.streams[stream];
+                        world.bench.runtime.prepare_block_use(id, on, Access::Read)
+                    });
+                }
+            }
+            Step::BareWrite { block, stream } => self.call(thread, |world| {
+                let on = world.bench.streams[stream];
+                let held = world.variables.blocks[block].as_ref();
+                match held.and_then(|held| held.slice.runtime_block()) {
+                    Some(block) => {
+                        let block = BlockId::from_block(block);
+                        world.bench.runtime.finish_block_use(block, on, Access::Write)
+                    }
+                    None => Ok(()),
+                }
+            }),
         }
     }
 
@@ -392,6 +442,20 @@ impl<'p> Run<'p> {
             if let Err(Some(error)) = run.world.faulty(call) {
                 run.unexpected("a call", &error);
             }
+        });
+    }
+
+    /// A call that must be refused because its handle is stale.
+    fn refused(
+        &mut self,
+        thread: usize,
+        what: &str,
+        call: impl FnOnce(&World) -> ResourceResult<()>,
+    ) {
+        self.as_thread(thread, |run| match run.world.faulty(call) {
+            Err(Some(ResourceError::UseAfterFree { .. }) | None) => {}
+            Err(Some(error)) => run.unexpected(what, &error),
+            Ok(()) => run.failures.push(Failure::MissingRefusal(format!("{what} was let through"))),
         });
     }
 
@@ -420,6 +484,8 @@ impl<'p> Run<'p> {
     ) -> bool {
         match self.world.faulty_mut(call) {
             Ok(()) => {
+                let cell = self.world.variables.cell(block);
+                self.world.variables.was_used(&[(cell, Access::Write)], 0);
                 self.counts.launches += 1;
                 true
             }
@@ -434,13 +500,15 @@ impl<'p> Run<'p> {
     }
 
     fn allocate(&mut self, block: Variable, words: usize, stream: Stream, first_use: Stream) {
-        self.world.variables.blocks[block] = None;
+        if let Some(held) = self.world.variables.blocks[block].take() {
+            self.stale[block] = held.stale();
+        }
         let slice = match self.world.faulty(|world| world.bench.allocate(words, stream)) {
             Ok(slice) => slice,
-            Err(Some(error)) => return self.unexpected("an allocation", &error),
+            Err(Some(error)) => return self.refused_memory(words, &error),
             Err(None) => return,
         };
-        let cell = self.world.variables.contents.add(words);
+        let cell = self.world.variables.contents.add(words.min(MODELLED));
         self.world.variables.blocks[block] = Some(Held { slice, cell });
         let (fill, value) = (Work::Fill { out: block }, cell as u32 + 1);
         if self.operation(|world| world.variables.launch(&world.bench, fill, first_use, value)) {
@@ -448,6 +516,39 @@ impl<'p> Run<'p> {
         } else {
             // Never written: nobody may read it.
             self.world.variables.blocks[block] = None;
+        }
+    }
+
+    /// An allocation was refused. That is right where less is left than was asked for, exactly, and
+    /// where a cramped pool has no range that is long enough.
+    fn refused_memory(&mut self, words: usize, error: &ResourceError) {
+        let out_of_memory = matches!(error, ResourceError::OutOfBudget { .. });
+        // A fault may have left memory that can be neither used nor freed.
+        if out_of_memory && self.world.driver.injected() > 0 {
+            return;
+        }
+        let Some(limit) = self.program.stack.limit() else {
+            if !(out_of_memory && self.program.stack == Stack::Cramped) {
+                self.unexpected("an allocation", error);
+            }
+            return;
+        };
+        let held = self.world.variables.blocks.iter().flatten().map(|held| held.slice.len() * 4);
+        let live = held.sum::<usize>() + self.world.variables.sums.len() * 8;
+        // What was freed under a claim is there until the claim is gone.
+        let claimed = self.threads.iter().filter_map(|thread| thread.open.as_ref());
+        let claimed = claimed.flat_map(|open| &open.claimed).map(|(generation, bytes)| {
+            let is_live = self.world.variables.holds(*generation);
+            if is_live { 0 } else { *bytes }
+        });
+        let (live, requested) = (live, words * 4);
+        let most = live + claimed.sum::<usize>();
+        let exact = matches!(error, ResourceError::OutOfBudget { requested: asked, remaining }
+            if *asked == requested && (limit - most..=limit - live).contains(remaining));
+        if !exact || most + requested <= limit {
+            let text =
+                format!("{requested} bytes were refused with {live} of {limit} live: {error}");
+            self.failures.push(Failure::UnexpectedError(text));
         }
     }
 
@@ -475,8 +576,17 @@ impl<'p> Run<'p> {
                 ))),
                 Ok(()) => {
                     let work = bound;
-                    let open =
-                        Open { recorder, claims, launch, work, stream, salt, enqueue, commit };
+                    let open = Open {
+                        claimed: run.world.variables.lengths(&claims),
+                        recorder,
+                        claims,
+                        launch,
+                        work,
+                        stream,
+                        salt,
+                        enqueue,
+                        commit,
+                    };
                     run.threads[thread].open = Some(open);
                 }
                 Err(Some(_)) if must_refuse => run.counts.refusals += 1,
@@ -500,8 +610,14 @@ impl<'p> Run<'p> {
         } else if open.commit {
             self.call(thread, |world| open.recorder.commit(&world.bench.runtime));
         } else {
-            self.threads[thread].itself.run(|| drop(open));
+            self.abandon(thread, open);
         }
+    }
+
+    /// Drops a recorder that was not committed: taken for one that launched.
+    fn abandon(&mut self, thread: usize, open: Open) {
+        self.world.variables.was_used(&open.work.uses(), open.stream);
+        self.threads[thread].itself.run(|| drop(open));
     }
 
     fn finish_download(&mut self, download: Download<u32>, expected: &[u32], variable: Variable) {
@@ -517,6 +633,10 @@ impl<'p> Run<'p> {
     }
 }
 
+fn program_variables(program: &Program) -> Vec<Option<Stale>> {
+    (0..program.blocks).map(|_| None).collect()
+}
+
 impl World {
     /// Makes a call. An error that no injected fault explains comes as `Some`.
     fn faulty<R>(
@@ -524,7 +644,15 @@ impl World {
         call: impl FnOnce(&Self) -> ResourceResult<R>,
     ) -> Result<R, Option<ResourceError>> {
         let before = self.driver.injected();
-        call(self).map_err(|error| (self.driver.injected() == before).then_some(error))
+        call(self).map_err(|error| self.unexplained(error, before))
+    }
+
+    /// An error that no fault explains, neither one in this call nor one that left a block with a
+    /// use nobody can wait for.
+    fn unexplained(&self, error: ResourceError, before: u64) -> Option<ResourceError> {
+        let injected = self.driver.injected();
+        let explained = injected > before || (injected > 0 && judge::is_given_up(&error));
+        (!explained).then_some(error)
     }
 
     fn faulty_mut<R>(
@@ -533,7 +661,7 @@ impl World {
     ) -> Result<R, Option<ResourceError>> {
         let before = self.driver.injected();
         let answer = call(self);
-        answer.map_err(|error| (self.driver.injected() == before).then_some(error))
+        answer.map_err(|error| self.unexplained(error, before))
     }
 
     /// Launches that reached the device.

@@ -22,18 +22,41 @@ pub enum Stack {
     Tracked,
     /// A pool whose every use is logged.
     Logged,
+    /// The stream-ordered resource under a budget that programs run into.
+    Tight,
+    /// A pool with too little memory for large blocks: it takes its own apart and joins it again.
+    Cramped,
+}
+
+/// A stack, and what can be asked of it besides.
+pub(super) struct Built {
+    pub(super) resource: Boxed,
+    pub(super) pool: Option<Arc<PoolResource>>,
 }
 
 /// A slab of the pools here; the least there is.
 const SLAB: usize = 2 << 20;
+
+/// The budget that programs run into: a few blocks of the larger sizes.
+const TIGHT: usize = 6 << 10;
+
+/// All that a cramped pool may take.
+const CRAMPED: usize = 4 << 20;
 
 /// The budget under the production stack: more than any program takes.
 const LIMIT: usize = 1 << 30;
 
 impl Stack {
     /// Every stack.
-    pub const ALL: [Self; 5] =
-        [Self::Async, Self::Pool, Self::Production, Self::Tracked, Self::Logged];
+    pub const ALL: [Self; 7] = [
+        Self::Async,
+        Self::Pool,
+        Self::Production,
+        Self::Tracked,
+        Self::Logged,
+        Self::Tight,
+        Self::Cramped,
+    ];
 
     /// What it is called on the command line.
     #[must_use]
@@ -44,33 +67,57 @@ impl Stack {
             Self::Production => "production",
             Self::Tracked => "tracked",
             Self::Logged => "logged",
+            Self::Tight => "tight",
+            Self::Cramped => "cramped",
         }
     }
 
     /// Whether there is a pool in it.
     #[must_use]
     pub const fn is_pooled(self) -> bool {
-        matches!(self, Self::Pool | Self::Production | Self::Logged)
+        matches!(self, Self::Pool | Self::Production | Self::Logged | Self::Cramped)
     }
 
-    pub(super) fn over(self, driver: &Arc<AsyncCudaResource>) -> Boxed {
+    /// The bytes a program may have at a time, if that is less than it can ask for.
+    pub(super) const fn limit(self) -> Option<usize> {
+        if matches!(self, Self::Tight) { Some(TIGHT) } else { None }
+    }
+
+    /// How many times larger than elsewhere blocks are.
+    pub(super) const fn scale(self) -> usize {
+        if matches!(self, Self::Cramped) { 400 } else { 1 }
+    }
+
+    pub(super) fn over(self, driver: &Arc<AsyncCudaResource>) -> Built {
         let plain = || -> Boxed { Box::new(Arc::clone(driver)) };
-        let pool = |inner| -> Boxed {
+        let pool = |inner| {
             let options = PoolOptions::default().with_first_slab(SLAB);
-            Box::new(PoolResource::new(inner, Arc::clone(driver.stream_pool()), options))
+            let options = match self {
+                Self::Cramped => options.with_maximum(CRAMPED),
+                _ => options,
+            };
+            Arc::new(PoolResource::new(inner, Arc::clone(driver.stream_pool()), options))
+        };
+        let alone = |resource| Built { resource, pool: None };
+        let pooled = |pool: Arc<PoolResource>, over: &dyn Fn(Boxed) -> Boxed| Built {
+            resource: over(Box::new(Arc::clone(&pool))),
+            pool: Some(pool),
         };
         match self {
-            Self::Async => plain(),
-            Self::Pool => pool(plain()),
-            Self::Production => {
-                let limited = Box::new(GlobalDeviceBudget::new(plain(), LIMIT));
-                Box::new(StatisticsResource::new(pool(limited)))
-            }
+            Self::Async => alone(plain()),
+            Self::Tight => alone(Box::new(GlobalDeviceBudget::new(plain(), TIGHT))),
             Self::Tracked => {
                 let counted = Box::new(StatisticsResource::new(plain()));
-                Box::new(TrackingResource::new(counted))
+                alone(Box::new(TrackingResource::new(counted)))
             }
-            Self::Logged => Box::new(LoggingResource::new(pool(plain()), MemorySink::new(1_000))),
+            Self::Pool | Self::Cramped => pooled(pool(plain()), &|pool| pool),
+            Self::Production => {
+                let limited = Box::new(GlobalDeviceBudget::new(plain(), LIMIT));
+                pooled(pool(limited), &|pool| Box::new(StatisticsResource::new(pool)))
+            }
+            Self::Logged => pooled(pool(plain()), &|pool| {
+                Box::new(LoggingResource::new(pool, MemorySink::new(1_000)))
+            }),
         }
     }
 }

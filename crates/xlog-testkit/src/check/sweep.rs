@@ -6,6 +6,7 @@ use std::{
 };
 
 use parking_lot::Mutex;
+use xlog_cuda::mutant::{self, Mutant};
 
 use super::{
     program::{Program, Shape},
@@ -60,6 +61,9 @@ pub fn check_seed(shape: &Shape, seed: u64, scrutiny: Scrutiny) -> Culprit {
 #[must_use]
 pub fn sweep(plan: &Plan, progress: &(dyn Fn(u64) -> bool + Sync)) -> Report {
     let start = Instant::now();
+    if mutant::is(Mutant::NothingChecked) {
+        return Report::default();
+    }
     let (next, stop) = (AtomicU64::new(0), AtomicBool::new(false));
     let report = Mutex::new((Report::default(), u64::MAX));
     let work = || {

@@ -259,7 +259,8 @@ struct Worker<'s> {
 
 impl Worker<'_> {
     fn step(&mut self) -> Result<(), String> {
-        let make = Make { streams: self.site.bench.streams.len(), blocks: BLOCKS };
+        let streams = self.site.bench.streams.len();
+        let make = Make { streams, blocks: BLOCKS, scale: 1, bare: false };
         let answer = match self.draw.below(16) {
             0 => self.add_to_shared(),
             1 => self.read_shared(),
@@ -334,7 +335,9 @@ impl Worker<'_> {
             Step::Synchronize { stream } => bench.runtime.synchronize(bench.streams[stream])?,
             Step::Reap => bench.runtime.reap_pending()?,
             Step::TryReap => bench.runtime.try_reap()?,
-            Step::Trim => bench.runtime.trim()?,
+            Step::Trim => bench.trim()?,
+            // A stale handle of this thread's own would have to be kept for these.
+            Step::FreeAgain { .. } | Step::UseAgain { .. } | Step::BareWrite { .. } => {}
         }
         Ok(())
     }

@@ -32,8 +32,9 @@ use crate::{
 const VACANT: u32 = u32::MAX;
 
 /// Events a trail collects before the lane asks the device how far it has come. A question costs as
-/// much as a third of a launch, so it is not asked often; but events go round, the driver keeps state
-/// for each, and what goes round four times as far is out of the cache when it comes by again.
+/// much as a third of a launch, so it is not asked often; but events go round, the driver keeps
+/// state for each, and what goes round four times as far is out of the cache when it comes by
+/// again.
 const PROBE_AT: usize = 128;
 
 /// Events made at once.
@@ -500,7 +501,6 @@ fn bump(counter: &AtomicU64) {
 #[derive(Clone, Copy)]
 pub(crate) struct LaneView<'t> {
     pub(crate) lane: &'t Lane,
-    pub(crate) lanes: &'t [Lane],
 }
 
 impl Follows for LaneView<'_> {

@@ -118,6 +118,9 @@ pub(crate) struct Retired {
 pub struct TrackerStats {
     /// Blocks with an identity.
     pub blocks: usize,
+    /// Uses of live blocks that are remembered: of each block the last write, and a read for each
+    /// stream that has read it since.
+    pub remembered_uses: usize,
     /// Streams in the pool, the default one included.
     pub streams: usize,
     /// Events that stand for work that may still be running.
@@ -252,7 +255,7 @@ impl UseTracker {
     }
 
     pub(crate) fn view<'t>(&'t self, lane: &'t Lane) -> LaneView<'t> {
-        LaneView { lane, lanes: &self.lanes }
+        LaneView { lane }
     }
 
     /// Notes that lane `index` has a stream now.
@@ -543,6 +546,7 @@ impl UseTracker {
     pub fn stats(&self) -> TrackerStats {
         let mut stats = TrackerStats {
             blocks: self.slots.blocks(),
+            remembered_uses: self.slots.live().map(Self::remembered_uses).sum(),
             dropped_recorders: self.dropped_recorders.load(Ordering::Relaxed),
             leaked_blocks: self.leaked_blocks.load(Ordering::Relaxed),
             ..TrackerStats::default()

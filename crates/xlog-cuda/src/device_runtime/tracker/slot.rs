@@ -239,10 +239,14 @@ impl Slot {
             && self.ptr.load(Ordering::Relaxed) == ptr
     }
 
+    /// Whether a block is in use here.
+    pub(crate) fn is_live(&self) -> bool {
+        !matches!(self.word(), Word::Vacant | Word::Retired)
+    }
+
     /// Whether a block lives at `ptr` here.
     pub(crate) fn lives_at(&self, ptr: u64) -> bool {
-        let alive = !matches!(self.word(), Word::Vacant | Word::Retired);
-        alive && self.ptr.load(Ordering::Relaxed) == ptr
+        self.is_live() && self.ptr.load(Ordering::Relaxed) == ptr
     }
 
     /// Whether `desk` may claim the block of a use without asking; no branches, since several

@@ -82,6 +82,12 @@ impl SlotTable {
         self.by_address.iter().map(|shard| shard.lock().len()).sum()
     }
 
+    /// Every slot with a block in use.
+    pub(crate) fn live(&self) -> impl Iterator<Item = &Slot> {
+        let used = self.vacant.lock().next;
+        (0..used).filter_map(|number| self.slots.get(number)).filter(|slot| slot.is_live())
+    }
+
     fn shard(&self, ptr: u64) -> &Mutex<FxHashMap<u64, u32>> {
         // Addresses are multiples of 256, and often of much more: every bit above counts.
         let mixed = (ptr >> 8).wrapping_mul(0x9e37_79b9_7f4a_7c15);

@@ -316,6 +316,12 @@ impl UseTracker {
         1 + readers.count_ones() as usize
     }
 
+    /// Everything that is remembered of a block's uses.
+    pub(super) fn remembered_uses(slot: &Slot) -> usize {
+        let readers = (slot.readers() & !CROWDED).count_ones() as usize;
+        slot.with_rest(|rest| 1 + readers + rest.bare_reads.len() + rest.bare_writes.len())
+    }
+
     fn find_live(&self, one: &BlockUse) -> Option<(u32, &Slot)> {
         self.find_block(one.block, one.slot).filter(|(_, slot)| slot.lives_at(one.block.ptr))
     }

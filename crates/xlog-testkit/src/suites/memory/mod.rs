@@ -29,6 +29,7 @@ pub(super) const CASES: &[TestCase] = cases![
     slices_are_shared_between_threads,
     views_name_a_range_of_a_slice,
     views_that_leave_the_slice_are_out_of_bounds,
+    copies_of_views_touch_only_the_view,
     kernels_over_views_touch_only_the_view,
     columns_of_all_three_kinds_say_what_they_are,
     every_type_comes_back_as_it_was_uploaded,

@@ -58,6 +58,23 @@ pub(super) fn views_that_leave_the_slice_are_out_of_bounds(device: TestDevice) {
     assert!(tracked.view(0..10).is_ok());
 }
 
+pub(super) fn copies_of_views_touch_only_the_view(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [a, b] = rig.streams();
+    let slice = rig.zeros(100, a);
+    let view = |range| slice.view(range).unwrap_or_else(fail);
+    view(10..13).upload_on(&[1, 2, 3], b).unwrap_or_else(fail);
+    view(98..100).fill_bytes(0xff, a).unwrap_or_else(fail);
+    assert!(view(10..13).upload_on(&[1, 2], b).is_err(), "two values for three");
+    let mut expected = vec![0u32; 100];
+    expected[10..13].copy_from_slice(&[1, 2, 3]);
+    expected[98..].fill(u32::MAX);
+    assert_eq!(view(9..14).download().unwrap_or_else(fail), [0, 1, 2, 3, 0]);
+    let later = view(12..99).start_download(b).unwrap_or_else(fail);
+    view(0..100).fill_bytes(7, a).unwrap_or_else(fail);
+    assert_eq!(later.wait().unwrap_or_else(fail), expected[12..99], "from before the fill");
+}
+
 pub(super) fn kernels_over_views_touch_only_the_view(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
