@@ -91,6 +91,7 @@ impl Books {
     pub fn ignoring_frees(mut self) -> Self {
         self.frees = 0;
         (self.tracker.records, self.tracker.waits) = (0, 0);
+        self.tracker.remembered_uses = 0;
         (self.tracker.events_in_flight, self.tracker.events_idle) = (0, 0);
         self
     }

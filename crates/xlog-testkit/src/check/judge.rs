@@ -128,7 +128,7 @@ fn check_waits(
         waits.swap_remove(draw.below(waits.len()));
     }
     let analysis = trace.analysis();
-    for race in analysis.races(None).into_iter().take(1) {
+    if let Some(race) = analysis.races(None).first() {
         let steps = [race.earlier, race.later].map(|step| name(&trace.steps[step]));
         failures.push(Failure::Unordered(format!("{} and {}: {}", steps[0], steps[1], race.kind)));
         return 0;

@@ -25,6 +25,7 @@ mod random;
 mod run;
 mod shrink;
 mod stack;
+mod steps;
 mod sweep;
 mod torture;
 mod world;

@@ -12,7 +12,7 @@ impl Draw {
     }
 
     /// The next number.
-    pub fn next(&mut self) -> u64 {
+    pub fn number(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut z = self.0;
         z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -23,12 +23,12 @@ impl Draw {
     /// A number below `limit`; 0 if that is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         // The product's upper half: no number is favoured by more than one part in 2^32.
-        ((u128::from(self.next()) * limit as u128) >> 64) as usize
+        ((u128::from(self.number()) * limit as u128) >> 64) as usize
     }
 
     /// True `parts` times in 256.
     pub fn chance(&mut self, parts: u8) -> bool {
-        self.next() >> 56 < u64::from(parts)
+        self.number() >> 56 < u64::from(parts)
     }
 
     /// One of `values`.

@@ -382,7 +382,7 @@ impl Worker<'_> {
     fn add_to_shared(&mut self) -> Result<(), ResourceError> {
         let (site, bench) = (self.site, &self.site.bench);
         let data = self.draw.below(SHARED);
-        let (stream, amount) = (self.draw.below(bench.streams.len()), self.draw.next() as u32);
+        let (stream, amount) = (self.draw.below(bench.streams.len()), self.draw.number() as u32);
         let work = Work::Increment { data };
         if self.draw.chance(128) {
             site.added_to.launch(bench, work, stream, amount)?;
@@ -412,7 +412,7 @@ impl Worker<'_> {
     fn read_shared(&mut self) -> Result<(), ResourceError> {
         let (site, bench) = (self.site, &self.site.bench);
         let (input, data) = (self.draw.below(SHARED), self.draw.below(BLOCKS));
-        let (stream, salt) = (self.draw.below(bench.streams.len()), self.draw.next() as u32);
+        let (stream, salt) = (self.draw.below(bench.streams.len()), self.draw.number() as u32);
         let (Some(input), Some(held)) =
             (&site.read_only.blocks[input], &self.variables.blocks[data])
         else {

@@ -300,7 +300,7 @@ impl State {
             Touched::Ranges(known) => open.is_made_of(known),
             Touched::Unknown(pointers) => open.is_named_by(&self.books, pointers),
         };
-        if several && let Some(open) = open().filter(exactly).last() {
+        if several && let Some(open) = open().rev().find(exactly) {
             self.uses.extend_from_slice(&open.uses);
             let (number, place, step) = (open.number, open.place, self.trace.steps.len());
             let declared = open.step;
