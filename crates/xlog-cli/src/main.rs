@@ -1,4 +1,5 @@
-//! `xlog`: what device there is, how fast the runtime is on it, and recorded logs run again.
+//! `xlog`: what device there is, how fast the runtime is on it, recorded logs run again, and programs
+//! checked under simulation.
 
 /// Prints a line; a reader that went away ends the program quietly, as pipes expect.
 macro_rules! say {
@@ -12,6 +13,7 @@ macro_rules! say {
 pub(crate) use say;
 
 mod bench;
+mod check;
 mod device;
 mod doctor;
 mod replay;
@@ -22,7 +24,8 @@ use clap::{Parser, Subcommand};
 
 use crate::device::DeviceChoice;
 
-/// Stream-safe GPU memory and launches: look at the device, measure the runtime, replay logs.
+/// Stream-safe GPU memory and launches: look at the device, measure the runtime, replay logs, check
+/// programs.
 #[derive(Debug, Parser)]
 #[command(name = "xlog", version, arg_required_else_help = true, max_term_width = 100)]
 struct Cli {
@@ -43,6 +46,8 @@ enum Command {
     Bench(Bench),
     /// Run a recorded log of allocations and frees again, and time it
     Replay(replay::ReplayOptions),
+    /// Look for hazards: random programs, or a recorded log, under simulation and an oracle
+    Check(Box<check::CheckOptions>),
 }
 
 #[derive(Debug, Subcommand)]
@@ -59,16 +64,29 @@ fn main() -> ExitCode {
         Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
         Command::Bench(Bench::Alloc(options)) => bench::run_alloc(&options),
         Command::Replay(options) => replay::run(&options),
+        Command::Check(options) => check::run_check(&options),
     };
     match answer {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xlog: {error}");
             // The code for a wrong command line, which is what a bad file on it is.
-            if error.is::<replay::BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            if error.is::<BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
         }
     }
 }
+
+/// What is wrong with what the user gave, as opposed to what went wrong on the way.
+#[derive(Debug)]
+pub(crate) struct BadInput(pub(crate) String);
+
+impl std::fmt::Display for BadInput {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for BadInput {}
 
 /// What a command ends with when it fails: one message for the person who called it.
 type Failure = Box<dyn std::error::Error>;

@@ -12,10 +12,12 @@
 
 pub mod check;
 pub mod oracle;
+#[cfg(feature = "suites")]
 pub mod suites;
 
 mod checked;
 mod gate;
+#[cfg(feature = "suites")]
 mod harness;
 mod layer;
 mod rig;
@@ -23,6 +25,7 @@ mod stall;
 
 pub use checked::CheckedDevice;
 pub use gate::Gate;
+#[cfg(feature = "suites")]
 pub use harness::{TestCase, run};
 pub use layer::{DriverCall, INJECTED, LayeredDriver};
 pub use rig::{Books, Rig, TestDevice, eventually, fail};

@@ -3,19 +3,19 @@
 //! The log is read and checked first, without a device: what is wrong with it is an error before
 //! anything runs. Then it runs once, call by call in the order of the log, on one thread.
 
-mod plan;
+pub(crate) mod plan;
 mod report;
 mod run;
 mod stack;
 
-use std::{fmt, fs::File, io::BufReader, path::PathBuf, sync::Arc};
+use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 
 use clap::Args;
 use xlog_cuda::device_runtime::{StreamPool, read_log};
 
 use self::{plan::Plan, stack::Stack};
 use crate::{
-    Failure,
+    BadInput, Failure,
     device::{DeviceChoice, label},
 };
 
@@ -49,18 +49,6 @@ pub(crate) struct ReplayOptions {
     #[arg(long)]
     json: bool,
 }
-
-/// What is wrong with what the user gave, as opposed to what went wrong on the way.
-#[derive(Debug)]
-pub(crate) struct BadInput(String);
-
-impl fmt::Display for BadInput {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl std::error::Error for BadInput {}
 
 /// Reads, checks and runs a log.
 pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {

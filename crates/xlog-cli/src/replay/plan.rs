@@ -12,14 +12,14 @@ const MOST_STREAMS: usize = 62;
 
 /// One call to run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Step {
+pub(crate) struct Step {
     /// The line of the log it comes from.
-    pub(super) line: usize,
-    pub(super) call: Call,
+    pub(crate) line: usize,
+    pub(crate) call: Call,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Call {
+pub(crate) enum Call {
     Allocate { block: usize, bytes: usize, stream: usize },
     Free { block: usize },
     Reap,
@@ -30,24 +30,24 @@ pub(super) enum Call {
 
 /// What a log asks for, and what of it is not run.
 #[derive(Debug, Default)]
-pub(super) struct Plan {
-    pub(super) steps: Vec<Step>,
+pub(crate) struct Plan {
+    pub(crate) steps: Vec<Step>,
     /// How many blocks there are.
-    pub(super) blocks: usize,
+    pub(crate) blocks: usize,
     /// How many streams there are beside the default one. Stream 0 of a step is the default.
-    pub(super) streams: usize,
+    pub(crate) streams: usize,
     /// Blocks that the log never frees.
-    pub(super) never_freed: usize,
+    pub(crate) never_freed: usize,
     /// Frees of addresses that the log did not allocate, and the line of the first.
-    pub(super) unknown_frees: usize,
-    pub(super) first_unknown_free: Option<usize>,
+    pub(crate) unknown_frees: usize,
+    pub(crate) first_unknown_free: Option<usize>,
     /// Calls that failed when the log was made, allocations of nothing, uses of unknown blocks.
-    pub(super) left_out: usize,
+    pub(crate) left_out: usize,
 }
 
 /// Why a log cannot be run, and what to do about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum PlanError {
+pub(crate) enum PlanError {
     AllocatedTwice { line: usize, earlier: usize, pointer: u64 },
     TooManyStreams { found: usize },
     TooLarge { line: usize, bytes: u64 },
@@ -85,7 +85,7 @@ struct Live {
 
 impl Plan {
     /// Checks `calls`, and makes them ready; their streams share `at_most` if that is given.
-    pub(super) fn new(calls: &[LoggedCall], at_most: Option<u32>) -> Result<Self, PlanError> {
+    pub(crate) fn new(calls: &[LoggedCall], at_most: Option<u32>) -> Result<Self, PlanError> {
         let mut plan = Self::default();
         let mut live: HashMap<u64, Live> = HashMap::new();
         let mut streams: HashMap<u64, usize> = HashMap::new();
@@ -158,7 +158,7 @@ impl Plan {
     }
 
     /// Whether the log accounts for its frees itself.
-    pub(super) fn has_reaps(&self) -> bool {
+    pub(crate) fn has_reaps(&self) -> bool {
         self.steps.iter().any(|step| matches!(step.call, Call::Reap | Call::TryReap))
     }
 }

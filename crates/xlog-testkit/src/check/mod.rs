@@ -31,7 +31,7 @@ mod torture;
 mod world;
 
 pub use failure::Failure;
-pub use program::{Program, Shape, Step, Stream, Variable, Way, Work};
+pub use program::{Program, Shape, Step, Stream, Variable, Way, Work, Workload};
 pub use random::Draw;
 pub use run::{Chooser, Counts, Outcome, Scrutiny, run};
 pub use shrink::{Culprit, shrink};

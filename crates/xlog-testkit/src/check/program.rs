@@ -6,9 +6,56 @@ use xlog_cuda::device_runtime::Access;
 
 use super::{Stack, random::Draw};
 
+/// What generated programs do most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Workload {
+    /// A bit of everything.
+    #[default]
+    Random,
+    /// Blocks are handed from stream to stream: each launch reads one and changes another.
+    HandOver,
+    /// Many streams read a block, and one writes it.
+    Fan,
+    /// Blocks come and go.
+    Churn,
+    /// Recorders of several threads, half-way between preflight and commit.
+    Recorders,
+}
+
+impl Workload {
+    /// Every workload.
+    pub const ALL: [Self; 5] =
+        [Self::Random, Self::HandOver, Self::Fan, Self::Churn, Self::Recorders];
+
+    /// What it is called on the command line.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Random => "random",
+            Self::HandOver => "hand-over",
+            Self::Fan => "fan",
+            Self::Churn => "churn",
+            Self::Recorders => "recorders",
+        }
+    }
+}
+
+impl std::str::FromStr for Workload {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        Self::ALL.into_iter().find(|workload| workload.name() == name).ok_or_else(|| {
+            let names = Self::ALL.map(Self::name).join(", ");
+            format!("there is no workload called {name}; there are {names}")
+        })
+    }
+}
+
 /// What generated programs look like.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Shape {
+    /// What they do most.
+    pub workload: Workload,
     /// Streams besides the default one.
     pub streams: usize,
     /// Threads that take turns.
@@ -25,7 +72,8 @@ pub struct Shape {
 
 impl Default for Shape {
     fn default() -> Self {
-        Self { streams: 3, threads: 3, blocks: 6, steps: 40, faults: false, stack: None }
+        let workload = Workload::Random;
+        Self { workload, streams: 3, threads: 3, blocks: 6, steps: 40, faults: false, stack: None }
     }
 }
 
@@ -214,7 +262,8 @@ impl Program {
         let used_blocks = draw.one_of(&[4, blocks]);
         let mut threads = vec![Vec::new(); shape.threads.max(1)];
         let (scale, bare) = (stack.scale(), draw.chance(32));
-        let make = Make { streams: used_streams, blocks: used_blocks, scale, bare };
+        let workload = shape.workload;
+        let make = Make { workload, streams: used_streams, blocks: used_blocks, scale, bare };
         for block in 0..used_blocks {
             threads[block % shape.threads.max(1)].push(make.allocation(block, &mut draw));
         }
@@ -242,6 +291,7 @@ impl Program {
 
 /// What steps are made from.
 pub(super) struct Make {
+    pub(super) workload: Workload,
     pub(super) streams: usize,
     pub(super) blocks: usize,
     /// How many times larger blocks are.
@@ -263,7 +313,13 @@ impl Make {
         if self.bare && draw.chance(24) {
             return Step::BareWrite { block, stream };
         }
-        match draw.below(100) {
+        // Below 64 it is a launch, from there to 82 a free or an allocation.
+        let what = match self.workload {
+            Workload::Random => draw.below(100),
+            Workload::HandOver | Workload::Fan | Workload::Recorders => draw.below(84),
+            Workload::Churn => 40 + draw.below(60),
+        };
+        match what {
             0..64 => Step::Launch {
                 way: self.way(draw),
                 work: self.work(draw),
@@ -286,7 +342,11 @@ impl Make {
     }
 
     fn way(&self, draw: &mut Draw) -> Way {
-        match draw.below(16) {
+        let what = match self.workload {
+            Workload::Recorders => 8 + draw.below(8),
+            _ => draw.below(16),
+        };
+        match what {
             0..8 => Way::Builder,
             8..12 => Way::Strict,
             12..14 => Way::Permissive,
@@ -296,6 +356,12 @@ impl Make {
 
     fn work(&self, draw: &mut Draw) -> Work {
         let [a, b, data, out] = self.different(draw);
+        match self.workload {
+            Workload::HandOver => return Work::Mix { input: a, data },
+            Workload::Fan if draw.chance(32) => return Work::Increment { data: 0 },
+            Workload::Fan => return Work::Read { input: 0 },
+            _ => {}
+        }
         match draw.below(10) {
             0 => Work::Fill { out },
             1 => Work::Copy { from: a, to: out },

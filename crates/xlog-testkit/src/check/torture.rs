@@ -24,7 +24,7 @@ use super::{
     Stack,
     bench::{Bench, Held, Variables},
     model::first_difference,
-    program::{Make, Step, Stream, Variable, Way, Work},
+    program::{Make, Step, Stream, Variable, Way, Work, Workload},
     random::Draw,
 };
 
@@ -260,7 +260,8 @@ struct Worker<'s> {
 impl Worker<'_> {
     fn step(&mut self) -> Result<(), String> {
         let streams = self.site.bench.streams.len();
-        let make = Make { streams, blocks: BLOCKS, scale: 1, bare: false };
+        let workload = Workload::Random;
+        let make = Make { workload, streams, blocks: BLOCKS, scale: 1, bare: false };
         let answer = match self.draw.below(16) {
             0 => self.add_to_shared(),
             1 => self.read_shared(),

@@ -1,0 +1,87 @@
+//! Real threads on a real device.
+
+use std::sync::Arc;
+
+use serde_json::json;
+use xlog_driver::{Driver, cuda::CudaDriver, host::HostDriver};
+use xlog_testkit::{
+    LayeredDriver,
+    check::{Stack, Torture, torture},
+};
+
+use super::{CheckOptions, Found, progress::Progress};
+use crate::{Failure, device::DeviceChoice};
+
+/// What --threads and --streams are when nobody gives them.
+const SIMULATED: u8 = 3;
+
+pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
+    let driver = open(options.device)?;
+    let (name, layered) = (driver.info().name.clone(), Arc::new(LayeredDriver::new(driver)));
+    layered.set_deaf(options.deaf);
+    let given = |value: u8, default: usize| match value {
+        SIMULATED => default,
+        value => usize::from(value),
+    };
+    let plan = Torture {
+        threads: given(options.threads, 8),
+        streams: given(options.streams, 15),
+        launches: options.launches,
+        seed: options.first_seed,
+        stack: options.stack.unwrap_or(Stack::Production),
+    };
+    let progress = Progress::new("launches", plan.launches);
+    let report = torture(layered, &plan, &|done| {
+        progress.show(done);
+    });
+    progress.clear();
+    let seconds = report.elapsed.as_secs_f64();
+    let rate = report.launches as f64 / seconds.max(1e-9);
+    if options.json {
+        let object = json!({
+            "check": "torture",
+            "device": name,
+            "stack": plan.stack.name(),
+            "threads": plan.threads,
+            "streams": plan.streams + 1,
+            "launches": report.launches,
+            "blocks": report.blocks,
+            "words_compared": report.words_compared,
+            "seconds": seconds,
+            "launches_per_second": rate,
+            "failure": report.failure,
+        });
+        say!("{object}");
+    } else {
+        say!(
+            "{name}: {} threads on {} streams, {} stack: {} launches and copies, {} blocks",
+            plan.threads,
+            plan.streams + 1,
+            plan.stack,
+            report.launches,
+            report.blocks
+        );
+        say!("{} words were compared with a serial run", report.words_compared);
+        say!("{seconds:.1} s: {rate:.0} launches a second");
+    }
+    match report.failure {
+        None => {
+            if !options.json {
+                say!("no wrong byte, no leak");
+            }
+            Ok(())
+        }
+        Some(failure) => Err(Box::new(Found(failure))),
+    }
+}
+
+fn open(device: DeviceChoice) -> Result<Arc<dyn Driver>, Failure> {
+    Ok(match device {
+        DeviceChoice::Host => Arc::new(HostDriver::new(0)),
+        DeviceChoice::Cuda(ordinal) => Arc::new(CudaDriver::open(ordinal)?),
+        DeviceChoice::Auto => match CudaDriver::open(0) {
+            Ok(driver) => Arc::new(driver),
+            Err(_) => Arc::new(HostDriver::new(0)),
+        },
+    })
+}
