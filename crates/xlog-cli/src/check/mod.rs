@@ -11,8 +11,8 @@ use std::{num::NonZeroUsize, path::PathBuf};
 use clap::Args;
 use xlog_cuda::mutant::{self, Mutant};
 use xlog_testkit::check::{
-    Culprit, Outcome, Plan, Program, Scrutiny, Shape, Stack, Workload, check_seed, run, shrink,
-    sweep,
+    Culprit, Outcome, Plan, Plant, Program, Scrutiny, Shape, Stack, Workload, check_seed, run,
+    shrink, sweep,
 };
 
 use self::progress::Progress;
@@ -69,8 +69,8 @@ pub(crate) struct CheckOptions {
     /// Let driver calls fail now and then
     #[arg(long)]
     faults: bool,
-    /// One stack of resources for all programs: async, pool, production, tracked, logged, tight or
-    /// cramped
+    /// One stack of resources for all programs: async, pool, production, tracked, logged,
+    /// tight, cramped or plain
     #[arg(long, value_name = "NAME")]
     stack: Option<Stack>,
     /// Waits of a program that are taken out to see the race each prevents
@@ -99,6 +99,10 @@ pub(crate) struct CheckOptions {
     /// With --torture: let every wait between streams do nothing, and see that it is found
     #[arg(long, requires = "torture")]
     deaf: bool,
+    /// Make a mistake on the device on purpose, for a memory checker to find: out-of-bounds,
+    /// out-of-life or nothing
+    #[arg(long, value_name = "MISTAKE", requires = "torture", hide = true)]
+    plant: Option<Plant>,
     /// Print one JSON object instead of text
     #[arg(long)]
     json: bool,

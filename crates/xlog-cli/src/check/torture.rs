@@ -6,7 +6,7 @@ use serde_json::json;
 use xlog_driver::{Driver, cuda::CudaDriver, host::HostDriver};
 use xlog_testkit::{
     LayeredDriver,
-    check::{Stack, Torture, torture},
+    check::{Stack, Torture, plant, torture},
 };
 
 use super::{CheckOptions, Found, progress::Progress};
@@ -17,6 +17,11 @@ const SIMULATED: u8 = 3;
 
 pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
     let driver = open(options.device)?;
+    if let Some(mistake) = options.plant {
+        plant(&driver, mistake)?;
+        say!("planted: {mistake:?}");
+        return Ok(());
+    }
     let (name, layered) = (driver.info().name.clone(), Arc::new(LayeredDriver::new(driver)));
     layered.set_deaf(options.deaf);
     let given = |value: u8, default: usize| match value {

@@ -55,7 +55,7 @@ impl Bench {
         streams: usize,
     ) -> ResourceResult<Self> {
         let (device, streams_of) = (resource.device(), resource.stream_pool());
-        let Built { resource, pool } = stack.over(resource);
+        let Built { resource, pool } = stack.over(resource)?;
         let runtime = Arc::new(XlogDeviceRuntime::try_with_resource(
             Arc::clone(device),
             device.driver().info().ordinal,

@@ -20,6 +20,7 @@ mod bench;
 mod failure;
 mod judge;
 mod model;
+mod plant;
 mod program;
 mod random;
 mod run;
@@ -31,6 +32,7 @@ mod torture;
 mod world;
 
 pub use failure::Failure;
+pub use plant::{Plant, plant};
 pub use program::{Program, Shape, Step, Stream, Variable, Way, Work, Workload};
 pub use random::Draw;
 pub use run::{Chooser, Counts, Outcome, Scrutiny, run};

@@ -254,7 +254,7 @@ impl Program {
     #[must_use]
     pub fn generate(shape: &Shape, seed: u64) -> Self {
         let mut draw = Draw::new(seed);
-        let stack = shape.stack.unwrap_or_else(|| draw.one_of(&Stack::ALL));
+        let stack = shape.stack.unwrap_or_else(|| draw.one_of(&Stack::DRAWN));
         let blocks = shape.blocks.max(4);
         let device_turns = draw.one_of(&[8, 64, 128, 220]);
         // Some programs keep to few streams and few blocks: there they meet more often.

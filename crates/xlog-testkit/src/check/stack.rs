@@ -3,8 +3,9 @@
 use std::{fmt, str::FromStr, sync::Arc};
 
 use xlog_cuda::device_runtime::{
-    AsyncCudaResource, DeviceMemoryResource, GlobalDeviceBudget, LoggingResource, MemorySink,
-    PoolOptions, PoolResource, StatisticsResource, TrackingResource,
+    AlignedResource, AsyncCudaResource, DeviceMemoryResource, DirectCudaResource,
+    GlobalDeviceBudget, LoggingResource, MemorySink, PoolOptions, PoolResource, ResourceResult,
+    StatisticsResource, TrackingResource,
 };
 
 type Boxed = Box<dyn DeviceMemoryResource + Send + Sync>;
@@ -26,6 +27,9 @@ pub enum Stack {
     Tight,
     /// A pool with too little memory for large blocks: it takes its own apart and joins it again.
     Cramped,
+    /// Blocks that are each an allocation of the synchronous driver, tracked all the same: for
+    /// memory checkers, from which a pool hides where blocks end.
+    Plain,
 }
 
 /// A stack, and what can be asked of it besides.
@@ -48,7 +52,20 @@ const LIMIT: usize = 1 << 30;
 
 impl Stack {
     /// Every stack.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
+        Self::Async,
+        Self::Pool,
+        Self::Production,
+        Self::Tracked,
+        Self::Logged,
+        Self::Tight,
+        Self::Cramped,
+        Self::Plain,
+    ];
+
+    /// The stacks that programs draw from. Not the plain one: its memory is valid everywhere at
+    /// once, which a layer over it cannot know, so it waits where it need not.
+    pub const DRAWN: [Self; 7] = [
         Self::Async,
         Self::Pool,
         Self::Production,
@@ -69,6 +86,7 @@ impl Stack {
             Self::Logged => "logged",
             Self::Tight => "tight",
             Self::Cramped => "cramped",
+            Self::Plain => "plain",
         }
     }
 
@@ -88,7 +106,7 @@ impl Stack {
         if matches!(self, Self::Cramped) { 400 } else { 1 }
     }
 
-    pub(super) fn over(self, driver: &Arc<AsyncCudaResource>) -> Built {
+    pub(super) fn over(self, driver: &Arc<AsyncCudaResource>) -> ResourceResult<Built> {
         let plain = || -> Boxed { Box::new(Arc::clone(driver)) };
         let pool = |inner| {
             let options = PoolOptions::default().with_first_slab(SLAB);
@@ -103,8 +121,14 @@ impl Stack {
             resource: over(Box::new(Arc::clone(&pool))),
             pool: Some(pool),
         };
-        match self {
+        Ok(match self {
             Self::Async => alone(plain()),
+            Self::Plain => {
+                let ordinal = driver.device().driver().info().ordinal;
+                let direct = DirectCudaResource::new(Arc::clone(driver.device()), ordinal);
+                let streams = Arc::clone(driver.stream_pool());
+                alone(Box::new(AlignedResource::new(Box::new(direct), streams, 256, 0)?))
+            }
             Self::Tight => alone(Box::new(GlobalDeviceBudget::new(plain(), TIGHT))),
             Self::Tracked => {
                 let counted = Box::new(StatisticsResource::new(plain()));
@@ -118,7 +142,7 @@ impl Stack {
             Self::Logged => pooled(pool(plain()), &|pool| {
                 Box::new(LoggingResource::new(pool, MemorySink::new(1_000)))
             }),
-        }
+        })
     }
 }
 

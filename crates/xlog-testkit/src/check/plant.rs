@@ -1,0 +1,83 @@
+//! Mistakes made on purpose on a real device, to see that a memory checker sees them.
+
+use std::{str::FromStr, sync::Arc};
+
+use xlog_cuda::{LaunchDims, kernels};
+use xlog_driver::{Arguments, Driver, DriverResult, RawStream};
+
+/// A mistake.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Plant {
+    /// A kernel writes past the end of an allocation.
+    OutOfBounds,
+    /// A kernel on one stream uses memory that another stream has freed, and nothing orders the two.
+    OutOfLife,
+    /// None: the same calls, done right.
+    Nothing,
+}
+
+impl FromStr for Plant {
+    type Err = String;
+
+    fn from_str(name: &str) -> Result<Self, String> {
+        match name {
+            "out-of-bounds" => Ok(Self::OutOfBounds),
+            "out-of-life" => Ok(Self::OutOfLife),
+            "nothing" => Ok(Self::Nothing),
+            _ => Err("a mistake to plant is out-of-bounds, out-of-life or nothing".into()),
+        }
+    }
+}
+
+/// Words of the planted blocks.
+const WORDS: usize = 1024;
+
+/// Makes the mistake with bare driver calls, and waits for the device.
+pub fn plant(driver: &Arc<dyn Driver>, plant: Plant) -> DriverResult<()> {
+    let (one, other) = (driver.create_stream()?, driver.create_stream()?);
+    let words = if plant == Plant::OutOfBounds { WORDS + 512 } else { WORDS };
+    let plain = driver.allocate(WORDS * 4)?;
+    fill(driver, plain, words, one)?;
+    // SAFETY: a stream of this driver.
+    let ordered = unsafe { driver.allocate_on(WORDS * 4, one) }?;
+    fill(driver, ordered, WORDS, one)?;
+    if plant == Plant::Nothing {
+        let event = driver.create_event()?;
+        // SAFETY: the streams and the event are this driver's.
+        unsafe {
+            driver.record_event(event, one)?;
+            driver.wait_event(other, event)?;
+        }
+        fill(driver, ordered, WORDS, other)?;
+        // SAFETY: as above; the event has no use any more.
+        unsafe {
+            driver.record_event(event, other)?;
+            driver.wait_event(one, event)?;
+            driver.destroy_event(event)?;
+        }
+    }
+    // SAFETY: memory of this driver, freed on the stream it came from. The mistake, if that is the
+    // one, is that the other stream's use comes after it; the driver keeps the memory mapped.
+    unsafe { driver.free_on(ordered, one) }?;
+    if plant == Plant::OutOfLife {
+        fill(driver, ordered, WORDS, other)?;
+    }
+    driver.synchronize_device()?;
+    // SAFETY: everything on the device is done, and nothing has these any more.
+    unsafe {
+        driver.free(plain)?;
+        driver.destroy_stream(one)?;
+        driver.destroy_stream(other)
+    }
+}
+
+fn fill(driver: &Arc<dyn Driver>, to: u64, words: usize, stream: RawStream) -> DriverResult<()> {
+    let function = driver.load_kernel(&kernels::FILL_U32)?;
+    let mut arguments = Arguments::new();
+    arguments.push_pointer(to);
+    arguments.push_value(7u32);
+    arguments.push_value(words as u64);
+    // SAFETY: the arguments are the kernel's; where they do not fit the memory, that is the mistake
+    // a checker is to see.
+    unsafe { driver.launch(function, LaunchDims::linear(4, 256), &arguments, stream) }
+}
