@@ -100,7 +100,7 @@ pub(crate) struct CheckOptions {
     #[arg(long, requires = "torture")]
     deaf: bool,
     /// Make a mistake on the device on purpose, for a memory checker to find: out-of-bounds,
-    /// out-of-life or nothing
+    /// out-of-life, nothing or asked
     #[arg(long, value_name = "MISTAKE", requires = "torture", hide = true)]
     plant: Option<Plant>,
     /// Print one JSON object instead of text

@@ -22,8 +22,8 @@ use super::{
     stack::{Built, Stack},
 };
 
-/// Enough threads for most blocks; the kernels go round for longer ones.
-const DIMS: LaunchDims = LaunchDims::linear(1, 128);
+/// One warp: the kernels go round, and a launch over a long block takes its time.
+const DIMS: LaunchDims = LaunchDims::linear(1, 32);
 
 /// Words of a block that launches touch and the serial run knows; what is beyond is only declared.
 pub(super) const MODELLED: usize = 1000;
@@ -42,6 +42,8 @@ struct Kernels {
 pub(super) struct Bench {
     pub(super) runtime: Arc<XlogDeviceRuntime>,
     pub(super) streams: Vec<StreamId>,
+    /// Words of a block that launches touch at most.
+    modelled: usize,
     pool: Option<Arc<PoolResource>>,
     manager: GpuMemoryManager,
     kernels: Kernels,
@@ -77,7 +79,7 @@ impl Bench {
             blend: load(&kernels::BLEND_U32)?,
             checksum: load(&kernels::CHECKSUM_U32)?,
         };
-        Ok(Self { runtime, streams, pool, manager, kernels })
+        Ok(Self { runtime, streams, modelled: MODELLED, pool, manager, kernels })
     }
 
     pub(super) fn allocate(
@@ -86,6 +88,12 @@ impl Bench {
         stream: Stream,
     ) -> ResourceResult<TrackedCudaSlice<u32>> {
         self.manager.alloc_on(words, self.streams[stream], AllocTag("check"))
+    }
+
+    /// The same, with launches over blocks of up to `words`.
+    pub(super) fn with_long_blocks(mut self, words: usize) -> Self {
+        self.modelled = words;
+        self
     }
 
     /// Gives back what is kept for later, the pool's slabs too.
@@ -102,7 +110,7 @@ impl Bench {
         stream: Stream,
         salt: u32,
     ) -> ResourceResult<()> {
-        let n = input.len().min(data.len()).min(MODELLED) as u64;
+        let n = input.len().min(data.len()).min(self.modelled) as u64;
         let mut launch = LaunchBuilder::new(&self.runtime, &self.kernels.mix, self.streams[stream]);
         launch.input(input).in_out(data).value(salt).value(n).launch(DIMS)
     }
@@ -276,7 +284,7 @@ impl Variables {
     ) -> ResourceResult<()> {
         let new = |kernel| LaunchBuilder::new(&bench.runtime, kernel, bench.streams[stream]);
         let Some(blocks) = self.blocks_of(work) else { return Ok(()) };
-        let (n, kernels) = (self.words(work), &bench.kernels);
+        let (n, kernels) = (self.words(bench, work), &bench.kernels);
         match (work, blocks.as_slice()) {
             (Work::Fill { .. }, [out]) => {
                 new(&kernels.fill).output(*out).value(salt).value(n).launch(DIMS)
@@ -344,14 +352,14 @@ impl Variables {
         if salted {
             arguments.push_value(salt);
         }
-        arguments.push_value(self.words(work));
+        arguments.push_value(self.words(bench, work));
         (kernel, arguments)
     }
 
     /// The words a launch is over: those that all its blocks have.
-    fn words(&self, work: Work) -> u64 {
+    fn words(&self, bench: &Bench, work: Work) -> u64 {
         let lengths = work.uses().into_iter().map(|(variable, _)| self.length(variable));
-        lengths.min().unwrap_or(0).min(MODELLED) as u64
+        lengths.min().unwrap_or(0).min(bench.modelled) as u64
     }
 
     fn blocks_of(&self, work: Work) -> Option<Vec<&TrackedCudaSlice<u32>>> {

@@ -3,7 +3,7 @@
 use std::{str::FromStr, sync::Arc};
 
 use xlog_cuda::{LaunchDims, kernels};
-use xlog_driver::{Arguments, Driver, DriverResult, RawStream};
+use xlog_driver::{Arguments, Driver, DriverResult, RawEvent, RawStream};
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -14,6 +14,9 @@ pub enum Plant {
     OutOfLife,
     /// None: the same calls, done right.
     Nothing,
+    /// None: ordered by the host, which asks until it is told that the device has come that far, and
+    /// goes on from there.
+    Asked,
 }
 
 impl FromStr for Plant {
@@ -24,7 +27,8 @@ impl FromStr for Plant {
             "out-of-bounds" => Ok(Self::OutOfBounds),
             "out-of-life" => Ok(Self::OutOfLife),
             "nothing" => Ok(Self::Nothing),
-            _ => Err("a mistake to plant is out-of-bounds, out-of-life or nothing".into()),
+            "asked" => Ok(Self::Asked),
+            _ => Err("a mistake to plant is out-of-bounds, out-of-life, nothing or asked".into()),
         }
     }
 }
@@ -56,6 +60,14 @@ pub fn plant(driver: &Arc<dyn Driver>, plant: Plant) -> DriverResult<()> {
             driver.destroy_event(event)?;
         }
     }
+    if plant == Plant::Asked {
+        let event = driver.create_event()?;
+        ask_until_done(driver, event, one)?;
+        fill(driver, ordered, WORDS, other)?;
+        ask_until_done(driver, event, other)?;
+        // SAFETY: the event has no use any more.
+        unsafe { driver.destroy_event(event) }?;
+    }
     // SAFETY: memory of this driver, freed on the stream it came from. The mistake, if that is the
     // one, is that the other stream's use comes after it; the driver keeps the memory mapped.
     unsafe { driver.free_on(ordered, one) }?;
@@ -69,6 +81,21 @@ pub fn plant(driver: &Arc<dyn Driver>, plant: Plant) -> DriverResult<()> {
         driver.destroy_stream(one)?;
         driver.destroy_stream(other)
     }
+}
+
+/// Records an event, and asks about it until it is over.
+fn ask_until_done(
+    driver: &Arc<dyn Driver>,
+    event: RawEvent,
+    stream: RawStream,
+) -> DriverResult<()> {
+    // SAFETY: event and stream are this driver's.
+    unsafe { driver.record_event(event, stream) }?;
+    // SAFETY: as above.
+    while !unsafe { driver.event_done(event) }? {
+        std::thread::yield_now();
+    }
+    Ok(())
 }
 
 fn fill(driver: &Arc<dyn Driver>, to: u64, words: usize, stream: RawStream) -> DriverResult<()> {

@@ -158,7 +158,7 @@ impl UseTracker {
         }
         // Between every announcement above and every look below; see `slot`.
         desk.fence();
-        let quick = self.look(uses, id.desk, lane.index());
+        let quick = self.look(uses, id.desk, lane);
         if quick != Quick::No {
             ticket.grant();
         }
@@ -168,7 +168,8 @@ impl UseTracker {
     /// Whether the words of all blocks allow their claims, and whether anything but this lane's own
     /// work stands before them.
     #[inline(always)]
-    fn look(&self, uses: &[BlockUse], desk: DeskId, lane: usize) -> Quick {
+    fn look(&self, uses: &[BlockUse], desk: DeskId, own: &Lane) -> Quick {
+        let lane = own.index();
         let mut allowed = true;
         let (mut last_writes, mut readers) = (PointSet::default(), 0);
         for one in uses {
@@ -187,7 +188,10 @@ impl UseTracker {
         } else {
             match last_writes.the_same() {
                 // The rules below are looked at one by one where one may be missing.
-                Some(point) if readers == 0 && !cfg!(feature = "mutants") => Quick::Behind(point),
+                Some(_) if cfg!(feature = "mutants") => Quick::Look,
+                // Blocks that are only read stay behind one write for long.
+                Some(point) if readers == 0 && own.has_joined(point) => Quick::Ready(point),
+                Some(point) if readers == 0 => Quick::Behind(point),
                 _ => Quick::Look,
             }
         }
