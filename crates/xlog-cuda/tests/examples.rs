@@ -8,6 +8,8 @@ use xlog_cuda::CudaDevice;
 
 #[path = "../examples/01_allocate_and_copy.rs"]
 mod allocate_and_copy;
+#[path = "../examples/05_check_your_own.rs"]
+mod check_your_own;
 #[path = "../examples/03_eight_threads.rs"]
 mod eight_threads;
 #[path = "../examples/04_misuse.rs"]
@@ -33,4 +35,9 @@ fn eight_threads_share_one_runtime() {
 #[test]
 fn every_misuse_gets_its_error() {
     misuse::run(CudaDevice::host()).expect("04_misuse");
+}
+
+#[test]
+fn code_of_ones_own_runs_under_simulation() {
+    check_your_own::run(CudaDevice::host()).expect("05_check_your_own");
 }
