@@ -1,5 +1,5 @@
-//! `xlog`: what device there is, how fast the runtime is on it, recorded logs run again, and programs
-//! checked under simulation.
+//! `xlog`: what device there is, how fast the runtime is on it, recorded logs run again, and
+//! programs checked under simulation.
 
 /// Prints a line; a reader that went away ends the program quietly, as pipes expect.
 macro_rules! say {

@@ -5,9 +5,6 @@
 //! cargo run -p xlog-cuda --example 05_check_your_own
 //! ```
 
-mod common;
-
-use common::{Failure, check};
 use xlog_cuda::{
     CudaDevice, LaunchDims,
     device_runtime::{DeviceStack, ResourceResult},
@@ -16,6 +13,8 @@ use xlog_cuda::{
 };
 use xlog_driver::Arguments;
 use xlog_testkit::CheckedDevice;
+
+type Failure = Box<dyn std::error::Error>;
 
 const LEN: usize = 100;
 const SEEDS: u64 = 200;
@@ -63,7 +62,9 @@ pub(crate) fn run(_: CudaDevice) -> Result<(), Failure> {
     let expected = vec![kernels::mix_u32(0, 7, 3); LEN];
     for seed in 0..SEEDS {
         let checked = CheckedDevice::new(seed);
-        check(pipeline(&checked.production_stack()?, false)? == expected, "the result is right")?;
+        if pipeline(&checked.production_stack()?, false)? != expected {
+            return Err(format!("seed {seed}: the result is wrong").into());
+        }
         checked.assert_clean();
     }
     println!("{SEEDS} interleavings, every access in order\n");
@@ -72,12 +73,13 @@ pub(crate) fn run(_: CudaDevice) -> Result<(), Failure> {
     // The result may well be right: this time the timing did not show it.
     let result = pipeline(&checked.production_stack()?, true)?;
     let findings = checked.finish();
-    println!(
-        "with a use left out, the result is {}, and:",
-        if result == expected { "right" } else { "wrong" }
-    );
+    let how = if result == expected { "right" } else { "wrong" };
+    println!("with a use left out, the result is {how}, and:");
     for finding in &findings {
         println!("{finding}");
     }
-    check(!findings.is_empty(), "the oracle sees the use that was not declared")
+    if findings.is_empty() {
+        return Err("the oracle did not see the use that was not declared".into());
+    }
+    Ok(())
 }

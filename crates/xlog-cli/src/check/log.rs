@@ -35,8 +35,8 @@ pub(super) fn run(options: &CheckOptions, path: &Path) -> Result<(), Failure> {
     }
     let outcome = check_program(options, &program)?;
     say!(
-        "{name}: {} blocks and {uses} uses on {} streams, in {} interleavings: {} waits, {} of them \
-         taken out, each prevents a race",
+        "{name}: {} blocks and {uses} uses on {} streams, in {} interleavings: {} waits, {} of \
+         them taken out, each prevents a race",
         plan.blocks,
         plan.streams + 1,
         options.seeds,

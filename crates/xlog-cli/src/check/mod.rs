@@ -27,13 +27,13 @@ Examples:
   xlog check --torture --device cuda:0           real threads on a real device
 
 Each seed is a program: threads that allocate, launch, copy, drop and free on several streams. It
-runs on a simulated device, one turn after the other, in an interleaving that follows from the seed.
-Looked at are every byte (against a serial run), every access (by an oracle that knows only driver
-calls and what kernels touch), every wait (taken out, it must let two operations race), every refusal
-that is due, and every counter. A program that goes wrong is made as short as it can be, and printed
-with the command that runs it again.
+runs on a simulated device, one turn after the other, in an interleaving that follows from the
+seed. Looked at are every byte (against a serial run), every access (by an oracle that knows only
+driver calls and what kernels touch), every wait (taken out, it must let two operations race), every
+refusal that is due, and every counter. A program that goes wrong is made as short as it can be, and
+printed with the command that runs it again.
 
-Ends with 0 if nothing was found, 1 if something was, and 2 if the command line or the log is bad.")]
+Ends with 0 if nothing was found, 1 if something was, 2 if the command line or the log is bad.")]
 pub(crate) struct CheckOptions {
     /// A recorded log of uses to check, instead of random programs
     #[arg(value_name = "LOG")]
@@ -50,14 +50,12 @@ pub(crate) struct CheckOptions {
     /// What programs do most: random, hand-over, fan, churn or recorders
     #[arg(long, default_value = "random", value_name = "NAME")]
     workload: Workload,
-    /// Streams besides the default one
-    #[arg(long, default_value_t = 3, value_name = "COUNT",
-          value_parser = clap::value_parser!(u8).range(0..=62))]
-    streams: u8,
-    /// Threads that take turns
-    #[arg(long, default_value_t = 3, value_name = "COUNT",
-          value_parser = clap::value_parser!(u8).range(1..=64))]
-    threads: u8,
+    /// Streams besides the default one [default: 3; 15 with --torture]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(0..=62))]
+    streams: Option<u8>,
+    /// Threads that take turns [default: 3; 8 with --torture]
+    #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u8).range(1..=64))]
+    threads: Option<u8>,
     /// Blocks a program has at most at a time
     #[arg(long, default_value_t = 6, value_name = "COUNT",
           value_parser = clap::value_parser!(u16).range(4..=1000))]
@@ -79,15 +77,14 @@ pub(crate) struct CheckOptions {
     /// Programs that run at the same time [default: one for each core]
     #[arg(long, value_name = "COUNT")]
     workers: Option<NonZeroUsize>,
-    /// Switch a known defect on, by number, and see that it is found (needs a build with the feature
-    /// `mutants`)
+    /// Switch a known defect on, by number, and see that it is found (needs a build with the
+    /// feature `mutants`)
     #[arg(long, value_name = "NUMBER")]
     mutant: Option<u32>,
     /// Switch every known defect on in turn, and print what finds it
     #[arg(long, conflicts_with_all = ["mutant", "log", "replay", "torture"])]
     mutants: bool,
-    /// Real threads on a real device instead of simulated ones: 8 threads on 15 streams unless
-    /// --threads and --streams say otherwise
+    /// Real threads on a real device instead of simulated ones
     #[arg(long, conflicts_with_all = ["log", "replay", "faults"])]
     torture: bool,
     /// The device of --torture: host, cuda:N, or auto (the first GPU, else the host)
@@ -124,8 +121,8 @@ impl CheckOptions {
     fn shape(&self) -> Shape {
         Shape {
             workload: self.workload,
-            streams: usize::from(self.streams),
-            threads: usize::from(self.threads),
+            streams: usize::from(self.streams.unwrap_or(3)),
+            threads: usize::from(self.threads.unwrap_or(3)),
             blocks: usize::from(self.blocks),
             steps: self.steps as usize,
             faults: self.faults,
@@ -157,8 +154,8 @@ impl CheckOptions {
             }
         };
         add("workload", self.workload.name().into(), "random");
-        add("streams", self.streams.to_string(), "3");
-        add("threads", self.threads.to_string(), "3");
+        add("streams", self.streams.map_or_else(String::new, |count| count.to_string()), "");
+        add("threads", self.threads.map_or_else(String::new, |count| count.to_string()), "");
         add("blocks", self.blocks.to_string(), "6");
         add("steps", self.steps.to_string(), "40");
         add("waits", self.waits.to_string(), "24");

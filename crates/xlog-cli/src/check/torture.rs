@@ -12,9 +12,6 @@ use xlog_testkit::{
 use super::{CheckOptions, Found, progress::Progress};
 use crate::{Failure, device::DeviceChoice};
 
-/// What --threads and --streams are when nobody gives them.
-const SIMULATED: u8 = 3;
-
 pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
     let driver = open(options.device)?;
     if let Some(mistake) = options.plant {
@@ -24,13 +21,9 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
     }
     let (name, layered) = (driver.info().name.clone(), Arc::new(LayeredDriver::new(driver)));
     layered.set_deaf(options.deaf);
-    let given = |value: u8, default: usize| match value {
-        SIMULATED => default,
-        value => usize::from(value),
-    };
     let plan = Torture {
-        threads: given(options.threads, 8),
-        streams: given(options.streams, 15),
+        threads: usize::from(options.threads.unwrap_or(8)),
+        streams: usize::from(options.streams.unwrap_or(15)),
         launches: options.launches,
         seed: options.first_seed,
         stack: options.stack.unwrap_or(Stack::Production),

@@ -10,12 +10,12 @@ use xlog_driver::{Arguments, Driver, DriverResult, RawEvent, RawStream};
 pub enum Plant {
     /// A kernel writes past the end of an allocation.
     OutOfBounds,
-    /// A kernel on one stream uses memory that another stream has freed, and nothing orders the two.
+    /// A kernel on one stream uses memory that another stream has freed; nothing orders the two.
     OutOfLife,
     /// None: the same calls, done right.
     Nothing,
-    /// None: ordered by the host, which asks until it is told that the device has come that far, and
-    /// goes on from there.
+    /// None: ordered by the host, which asks until it is told that the device has come that far,
+    /// and goes on from there.
     Asked,
 }
 
