@@ -47,6 +47,11 @@ impl Accounts {
         lanes.map(|(lane, account)| (lane, account.freed)).collect()
     }
 
+    /// How much was freed on `lane` so far.
+    pub(super) fn freed_on(&self, lane: usize) -> Freed {
+        self.lanes[lane].freed
+    }
+
     /// Everything freed on `lane` up to `seen` is free now. Answers how many blocks that settles.
     pub(super) fn reaped(&mut self, lane: usize, seen: Freed) -> usize {
         let reaped = &mut self.lanes[lane].reaped;

@@ -14,18 +14,17 @@ use std::{
     },
 };
 
-use parking_lot::Mutex;
-
 use super::{
     AllocTag, BlockId, BlockState, DeviceBlock, DeviceMemoryResource, ResourceError,
     ResourceResult, StreamId, StreamPool, UseTracker,
     accounts::{Accounts, Freed},
     forward::tracked_uses,
-    tracker::{RecordedEvent, Retired, foreign_device, unknown_stream},
+    tracker::{HeldEvent, Retired, foreign_device, unknown_stream},
 };
 use crate::{
     CudaDevice,
     mutant::{self, Mutant},
+    sync::{Mutex, Step, leaves_out},
 };
 
 /// Alignment of every block, as the driver promises it.
@@ -49,7 +48,7 @@ struct Core {
     ordinal: u32,
     /// For each lane, an event behind frees that were pending when `try_reap` last looked. Stands
     /// before the pool to be dropped before it.
-    probes: Mutex<Vec<(usize, Freed, Arc<RecordedEvent>)>>,
+    probes: Mutex<Vec<(usize, Freed, HeldEvent)>>,
     pool: Arc<StreamPool>,
     /// Why nothing works: the parts do not belong together.
     mismatch: Option<String>,
@@ -253,11 +252,14 @@ impl Core {
     }
 
     fn settle(&self, lane: usize, seen: Freed) {
-        let blocks = self.accounts.lock().reaped(lane, seen);
+        let mut accounts = self.accounts.lock();
+        let seen = if leaves_out(Step::SeenBefore) { accounts.freed_on(lane) } else { seen };
+        let blocks = accounts.reaped(lane, seen);
+        drop(accounts);
         self.tracker().lanes()[lane].drop_blocks(blocks);
     }
 
-    fn take_probe(&self, lane: usize) -> Option<(usize, Freed, Arc<RecordedEvent>)> {
+    fn take_probe(&self, lane: usize) -> Option<(usize, Freed, HeldEvent)> {
         let mut probes = self.probes.lock();
         let index = probes.iter().position(|(probed, ..)| *probed == lane)?;
         Some(probes.swap_remove(index))

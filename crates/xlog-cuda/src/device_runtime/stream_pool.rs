@@ -2,14 +2,13 @@
 
 use std::{fmt, sync::Arc};
 
-use parking_lot::Mutex;
 use xlog_driver::RawStream;
 
 use super::{
     ResourceError, ResourceResult, StreamId, TrackerStats, UseTracker,
     tracker::{Lane, MAX_LANES, unknown_stream},
 };
-use crate::CudaDevice;
+use crate::{CudaDevice, sync::Mutex};
 
 /// Streams a default pool has room for, the default stream not counted.
 const DEFAULT_CAPACITY: usize = 32;

@@ -1,13 +1,13 @@
 //! Claim, wait, enqueue, publish: the one sequence every tracked operation goes through.
 
-use std::{panic::Location, sync::Arc};
+use std::panic::Location;
 
 use xlog_driver::{DriverResult, RawStream};
 
 use super::declaration::OpenDeclaration;
 use crate::device_runtime::{
     BlockUse, ResourceError, ResourceResult, RuntimeCore, StreamId, UseTracker,
-    tracker::{Holder, Lane, Launch, OnConflict, RecordedEvent, TicketId},
+    tracker::{HeldEvent, Holder, Lane, Launch, OnConflict, TicketId},
 };
 
 /// One operation that is about to be enqueued, and what it touches.
@@ -204,12 +204,12 @@ impl Started<'_> {
     }
 
     /// An event behind what was enqueued so far.
-    pub(crate) fn event_so_far(&self) -> ResourceResult<Arc<RecordedEvent>> {
+    pub(crate) fn event_so_far(&self) -> ResourceResult<HeldEvent> {
         self.prepared.lane.record_and_hold(&self.enqueue.runtime.device, |_| ())
     }
 
     /// Records the uses, with a hold on the event behind them.
-    pub(crate) fn finish_with_event(mut self) -> ResourceResult<Arc<RecordedEvent>> {
+    pub(crate) fn finish_with_event(mut self) -> ResourceResult<HeldEvent> {
         self.over = true;
         self.declared = None;
         let tracker = self.enqueue.runtime.tracker();

@@ -13,7 +13,7 @@ use crate::{
     CudaDevice,
     device_runtime::{
         Access, LastCopy, PinnedBuffer, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime,
-        tracker::RecordedEvent,
+        tracker::HeldEvent,
     },
     launch::{Enqueue, Uses},
 };
@@ -95,7 +95,7 @@ pub(super) fn download<T: Pod>(
 /// had, everything on the stream is waited for instead; if even that fails, the buffer is left
 /// behind.
 fn follow(
-    event: ResourceResult<Arc<RecordedEvent>>,
+    event: ResourceResult<HeldEvent>,
     buffer: PinnedBuffer,
     runtime: &XlogDeviceRuntime,
     stream: StreamId,

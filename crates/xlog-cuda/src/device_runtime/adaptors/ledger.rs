@@ -9,15 +9,13 @@
 //! So a thread that allocates and frees takes the lock of its own shard, once for each, and threads
 //! that overlap soon have the room they need.
 
-use std::{
-    cell::Cell,
-    sync::atomic::{AtomicUsize, Ordering},
+use std::cell::Cell;
+
+use crate::sync::{
+    Mutex, TinyGuard, TinyLock,
+    atomic::{AtomicUsize, Ordering},
+    own, shared, sized,
 };
-
-use lock_api::MutexGuard;
-use parking_lot::Mutex;
-
-use crate::sync::{RawTinyLock, TinyLock};
 
 /// How much there is of something, was at most, and has come in all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +38,7 @@ pub struct Statistics {
 }
 
 /// Shards: threads beyond that share them.
-const SHARDS: usize = 16;
+const SHARDS: usize = sized(16, 2);
 
 /// The books of one resource.
 #[derive(Debug)]
@@ -88,16 +86,18 @@ impl Default for Ledger {
 }
 
 /// All shards, locked.
-type AllBooks<'l> = Vec<MutexGuard<'l, RawTinyLock, Books>>;
+type AllBooks<'l> = Vec<TinyGuard<'l, Books>>;
 
 impl Ledger {
     /// The calling thread's shard.
     #[inline]
     fn own(&self) -> usize {
-        thread_local! {
+        own! {
             static NUMBER: Cell<usize> = const { Cell::new(usize::MAX) };
         }
-        static NEXT: AtomicUsize = AtomicUsize::new(0);
+        shared! {
+            static NEXT: AtomicUsize = AtomicUsize::new(0);
+        }
         NUMBER.with(|number| {
             if number.get() == usize::MAX {
                 number.set(NEXT.fetch_add(1, Ordering::Relaxed) % SHARDS);

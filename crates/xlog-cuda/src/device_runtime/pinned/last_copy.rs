@@ -3,24 +3,20 @@
 use std::sync::Arc;
 
 use crate::device_runtime::{
-    ResourceResult, StreamId, UseTracker, XlogDeviceRuntime, tracker::RecordedEvent,
+    ResourceResult, StreamId, UseTracker, XlogDeviceRuntime, tracker::HeldEvent,
 };
 
 /// The event behind the last copy of a buffer. Events are their tracker's, so that is kept too: a
 /// buffer may outlive the runtime it was copied with.
 #[derive(Debug)]
 pub(crate) struct LastCopy {
-    event: Arc<RecordedEvent>,
+    event: HeldEvent,
     stream: StreamId,
     tracker: Arc<UseTracker>,
 }
 
 impl LastCopy {
-    pub(crate) fn new(
-        event: Arc<RecordedEvent>,
-        stream: StreamId,
-        runtime: &XlogDeviceRuntime,
-    ) -> Self {
+    pub(crate) fn new(event: HeldEvent, stream: StreamId, runtime: &XlogDeviceRuntime) -> Self {
         Self { event, stream, tracker: Arc::clone(runtime.stream_pool().tracker()) }
     }
 

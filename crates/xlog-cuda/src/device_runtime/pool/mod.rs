@@ -21,7 +21,7 @@ mod slabs;
 
 use std::{
     fmt,
-    sync::{Arc, Weak, atomic::AtomicUsize},
+    sync::{Arc, Weak},
 };
 
 pub use self::options::PoolOptions;
@@ -36,7 +36,10 @@ use super::{
     forward::tracked_uses,
     tracker::{HoldsBlocks, Lane, Retired, Tenant, foreign_device, unknown_stream},
 };
-use crate::{CudaDevice, sync::TinyLock};
+use crate::{
+    CudaDevice,
+    sync::{TinyLock, atomic::AtomicUsize},
+};
 
 /// Cuts blocks from large ones of another resource, and reuses them without asking the driver.
 ///

@@ -1,15 +1,14 @@
 //! How a pool grows and shrinks: slabs of the resource below it.
 
-use std::sync::atomic::Ordering;
-
 use super::{
     Core,
     arena::{Chunk, Take},
     class::Class,
     options::round,
 };
-use crate::device_runtime::{
-    AllocTag, ResourceError, ResourceResult, backing::Source, tracker::Lane,
+use crate::{
+    device_runtime::{AllocTag, ResourceError, ResourceResult, backing::Source, tracker::Lane},
+    sync::atomic::Ordering,
 };
 
 impl Core {

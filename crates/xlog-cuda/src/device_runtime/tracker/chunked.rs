@@ -1,9 +1,9 @@
 //! A table that grows without moving: an entry is found by its number without a lock.
 
-use std::sync::OnceLock;
+use crate::sync::{OnceLock, sized};
 
 /// Chunks there can be beyond the first.
-const CHUNKS: usize = 24;
+const CHUNKS: usize = sized(24, 2);
 
 /// Entries by number: `FIRST` of them, a power of two, from the start, so that finding one of those
 /// takes one look; then chunks, each twice as large, made when they are first needed.
@@ -17,7 +17,7 @@ impl<T: Default, const FIRST: usize> Chunked<T, FIRST> {
     pub(crate) fn new() -> Self {
         Self {
             first: (0..FIRST).map(|_| T::default()).collect(),
-            chunks: Box::new([const { OnceLock::new() }; CHUNKS]),
+            chunks: Box::new(std::array::from_fn(|_| OnceLock::new())),
         }
     }
 

@@ -10,11 +10,9 @@
 use std::{
     collections::HashMap,
     panic::Location,
-    sync::atomic::{AtomicUsize, Ordering},
     time::{Duration, Instant},
 };
 
-use parking_lot::{Condvar, Mutex};
 use smallvec::SmallVec;
 use xlog_core::Access;
 
@@ -29,6 +27,11 @@ use super::{
 use crate::{
     device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId},
     mutant::{self, Mutant},
+    sync::{
+        Condvar, Mutex, Step,
+        atomic::{AtomicUsize, Ordering},
+        leaves_out, sized,
+    },
 };
 
 /// One launch that holds claims: its thread, its stream, and where in the source it stands.
@@ -433,7 +436,7 @@ impl UseTracker {
             slot.unlock(word);
             return None;
         }
-        let held = self.is_held(number);
+        let held = self.is_held(number) && !leaves_out(Step::HeldBlock);
         slot.unlock(Word::Retired);
         Some(held)
     }
@@ -487,7 +490,7 @@ enum WaitEnd {
 }
 
 /// Looks before going to sleep: most launches commit within microseconds.
-const LOOKS: u32 = 100;
+const LOOKS: u32 = sized(100, 2) as u32;
 
 /// The longest a launch waits for another's commit. A recorder that was moved to the waiting thread
 /// itself cannot be told from one elsewhere, and would never commit.

@@ -5,25 +5,29 @@
 //! with plain stores, so claiming a block costs no atomic exchange; whoever must know all claims on
 //! a block reads the tickets of every desk.
 
-use std::{
-    cell::Cell,
-    panic::Location,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering, compiler_fence, fence},
-};
+use std::{cell::Cell, panic::Location, sync::atomic::compiler_fence};
 
-use parking_lot::Mutex;
 use xlog_core::Access;
 
 use super::{chunked::Chunked, claims::Holder, slot::pause};
-use crate::device_runtime::StreamId;
+use crate::{
+    device_runtime::StreamId,
+    sync::{
+        Mutex, Step,
+        atomic::{AtomicPtr, AtomicU32, Ordering, fence},
+        leaves_out, own, shared, sized,
+    },
+};
 
 /// A number for each thread, small, and used again after the thread is gone.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct DeskId(pub(crate) u32);
 
-static VACANT_DESKS: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
+shared! {
+    static VACANT_DESKS: Mutex<(Vec<u32>, u32)> = Mutex::new((Vec::new(), 0));
+}
 
-thread_local! {
+own! {
     /// The calling thread's number; `u32::MAX` before it has one.
     static CURRENT: Cell<u32> = const { Cell::new(u32::MAX) };
     static OWN: Cell<Option<OwnDesk>> = const { Cell::new(None) };
@@ -36,8 +40,8 @@ struct OwnDesk(u32);
 
 impl Drop for OwnDesk {
     fn drop(&mut self) {
-        if CURRENT.get() == self.0 {
-            CURRENT.set(u32::MAX);
+        if CURRENT.with(Cell::get) == self.0 {
+            CURRENT.with(|current| current.set(u32::MAX));
         }
         VACANT_DESKS.lock().0.push(self.0);
     }
@@ -47,12 +51,12 @@ impl DeskId {
     /// The calling thread's desk.
     #[inline]
     pub(crate) fn current() -> Self {
-        let current = CURRENT.get();
+        let current = CURRENT.with(Cell::get);
         if current != u32::MAX {
             return Self(current);
         }
         let desk = Self::sit_down();
-        CURRENT.set(desk.0);
+        CURRENT.with(|current| current.set(desk.0));
         desk
     }
 
@@ -103,10 +107,10 @@ impl VirtualThread {
         struct Back(u32);
         impl Drop for Back {
             fn drop(&mut self) {
-                CURRENT.set(self.0);
+                CURRENT.with(|current| current.set(self.0));
             }
         }
-        let _back = Back(CURRENT.replace(self.0.0));
+        let _back = Back(CURRENT.with(|current| current.replace(self.0.0)));
         work()
     }
 }
@@ -135,7 +139,7 @@ pub(crate) struct Ticket {
     stream: AtomicU32,
     place: AtomicPtr<Location<'static>>,
     /// Slot numbers, shifted by one; the lowest bit says that it is written.
-    entries: Chunked<AtomicU32, 16>,
+    entries: Chunked<AtomicU32, { sized(16, 2) }>,
 }
 
 impl Default for Ticket {
@@ -229,7 +233,9 @@ impl Ticket {
     #[inline]
     pub(crate) fn close(&self) {
         let word = self.word.load(Ordering::Relaxed);
-        self.word.store(word & !PHASE, Ordering::Release);
+        let releases = !leaves_out(Step::ClosingRelease);
+        self.word
+            .store(word & !PHASE, if releases { Ordering::Release } else { Ordering::Relaxed });
     }
 
     /// Whether this ticket claims a slot so that `access` has to wait. An undecided ticket is
@@ -241,6 +247,7 @@ impl Ticket {
             let word = self.word.load(Ordering::Acquire);
             match word & PHASE {
                 IDLE => return false,
+                TENTATIVE if leaves_out(Step::UndecidedTicket) => return false,
                 TENTATIVE => {
                     looks += 1;
                     pause(looks);
@@ -278,7 +285,7 @@ impl Ticket {
 #[derive(Debug)]
 #[repr(C, align(64))] // as for tickets
 pub(crate) struct Desk {
-    tickets: Chunked<Ticket, 4>,
+    tickets: Chunked<Ticket, { sized(4, 1) }>,
     /// Tickets ever used are below this.
     used: AtomicU32,
     fence: AtomicU32,
@@ -340,7 +347,8 @@ impl Desk {
     /// A full fence: every store before it is visible to all before any load after it.
     #[inline]
     pub(crate) fn fence(&self) {
-        if cfg!(target_arch = "x86_64") {
+        if leaves_out(Step::AnnouncersFence) {
+        } else if cfg!(all(target_arch = "x86_64", not(loom))) {
             // Any locked instruction is a full fence there, and the fence instruction itself takes
             // several times as long. The compiler may move nothing across either.
             compiler_fence(Ordering::SeqCst);

@@ -6,12 +6,8 @@
 //! would queue up in the driver otherwise, in an order nobody knows. `trail` is taken for moments
 //! by anyone who looks for an event to wait for, and never over a driver call.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-};
+use std::sync::Arc;
 
-use parking_lot::{Mutex, MutexGuard};
 use smallvec::SmallVec;
 use xlog_driver::RawStream;
 
@@ -19,13 +15,17 @@ use super::{
     chunked::Chunked,
     point::Point,
     slot::Follows,
-    trail::{RecordedEvent, Trail},
+    trail::{HeldEvent, RecordedEvent, Trail},
 };
 use crate::{
     CudaDevice,
     device_runtime::{ResourceResult, StreamId},
     mutant::{self, Mutant},
-    sync::TinyLock,
+    sync::{
+        Mutex, MutexGuard, Step, TinyLock,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        leaves_out, sized,
+    },
 };
 
 /// The id of a lane no stream has.
@@ -35,10 +35,10 @@ const VACANT: u32 = u32::MAX;
 /// much as a third of a launch, so it is not asked often; but events go round, the driver keeps
 /// state for each, and what goes round four times as far is out of the cache when it comes by
 /// again.
-const PROBE_AT: usize = 128;
+const PROBE_AT: usize = sized(128, 1);
 
 /// Events made at once.
-const EVENTS_AT_ONCE: usize = 32;
+const EVENTS_AT_ONCE: usize = sized(32, 1);
 
 /// One stream of the pool.
 #[derive(Debug)]
@@ -59,7 +59,7 @@ pub(crate) struct Lane {
     /// What the stream's tail follows of every lane; written under `submit`, after the wait.
     clock: Box<[AtomicU64]>,
     /// The tick of this lane's latest read of each block, by slot; see `Slot::readers`.
-    reads: Chunked<AtomicU64, 256>,
+    reads: Chunked<AtomicU64, { sized(256, 2) }>,
     submit: Mutex<Submit>,
     trail: TinyLock<Trail>,
     /// Events at rest and events held, as of the last change: asked for without `submit`, which a
@@ -82,9 +82,9 @@ pub(crate) struct Tail {
 /// What only those who enqueue on the stream touch.
 #[derive(Debug, Default)]
 pub(crate) struct Submit {
-    idle_events: Vec<Arc<RecordedEvent>>,
+    idle_events: Vec<HeldEvent>,
     /// Done, but somebody still holds them.
-    held_events: Vec<Arc<RecordedEvent>>,
+    held_events: Vec<HeldEvent>,
     next_probe: usize,
     /// The lane's clock, to be copied in one go.
     clock: Vec<u64>,
@@ -279,15 +279,15 @@ impl Lane {
         &self,
         device: &CudaDevice,
         publish: impl FnOnce(Point),
-    ) -> ResourceResult<Arc<RecordedEvent>> {
-        self.record_with(device, Arc::clone, publish)
+    ) -> ResourceResult<HeldEvent> {
+        self.record_with(device, HeldEvent::clone, publish)
     }
 
     #[inline]
     fn record_with<H>(
         &self,
         device: &CudaDevice,
-        hold: impl FnOnce(&Arc<RecordedEvent>) -> H,
+        hold: impl FnOnce(&HeldEvent) -> H,
         publish: impl FnOnce(Point),
     ) -> ResourceResult<H> {
         let raw = self.raw(device)?;
@@ -360,7 +360,7 @@ impl Lane {
         self.trail.lock().prune(tick, &mut recycled);
         for event in recycled {
             // Out of the trail, nobody can take a new hold; those who have one let go soon.
-            if Arc::strong_count(&event) == 1 {
+            if HeldEvent::strong_count(&event) == 1 || leaves_out(Step::HeldEvent) {
                 submit.idle_events.push(event);
             } else {
                 submit.held_events.push(event);
@@ -460,7 +460,7 @@ impl Lane {
         events.append(&mut submit.held_events);
         self.trail.get_mut().prune(u64::MAX, &mut events);
         let events = destroy(device, events);
-        let raw = match *self.own.get_mut() {
+        let raw = match self.own.load(Ordering::Relaxed) {
             0 => return events,
             own => RawStream(own),
         };
@@ -470,11 +470,11 @@ impl Lane {
     }
 }
 
-fn destroy(device: &CudaDevice, events: Vec<Arc<RecordedEvent>>) -> ResourceResult<()> {
+fn destroy(device: &CudaDevice, events: Vec<HeldEvent>) -> ResourceResult<()> {
     let mut answer = Ok(());
     for event in events {
         // Somebody who still holds an event keeps it: a leak is better than a dangling handle.
-        if let Some(event) = Arc::into_inner(event) {
+        if let Some(event) = HeldEvent::into_inner(event) {
             // SAFETY: created by this device, and this was the last hold.
             answer = answer.and(device.note(unsafe { device.driver().destroy_event(event.raw) }));
         }
@@ -487,10 +487,10 @@ impl Submit {
     /// launches, costs twice a launch, and one made among others a fraction of it.
     #[cold]
     #[inline(never)]
-    fn stock_up(&mut self, device: &CudaDevice) -> ResourceResult<Arc<RecordedEvent>> {
-        let make = || -> ResourceResult<Arc<RecordedEvent>> {
+    fn stock_up(&mut self, device: &CudaDevice) -> ResourceResult<HeldEvent> {
+        let make = || -> ResourceResult<HeldEvent> {
             let raw = device.note(device.driver().create_event())?;
-            Ok(Arc::new(RecordedEvent::new(raw)))
+            Ok(HeldEvent::new(RecordedEvent::new(raw)))
         };
         let event = make()?;
         // A failure among the others shows when they are needed.

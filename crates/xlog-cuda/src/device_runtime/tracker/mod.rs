@@ -27,12 +27,8 @@ mod trail;
 mod uses;
 mod waits;
 
-use std::sync::{
-    Arc, Weak,
-    atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-};
+use std::sync::{Arc, Weak};
 
-use parking_lot::Mutex;
 use xlog_driver::RawStream;
 
 pub use self::desk::VirtualThread;
@@ -42,7 +38,7 @@ pub(crate) use self::{
     lane::Lane,
     point::{MAX_LANES, Point},
     slot::{OnRelease, Tenant},
-    trail::RecordedEvent,
+    trail::{HeldEvent, RecordedEvent},
     uses::{Launch, foreign_device},
 };
 use self::{
@@ -60,6 +56,11 @@ use super::{
 use crate::{
     CudaDevice,
     mutant::{self, Mutant},
+    sync::{
+        Mutex, Step,
+        atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
+        leaves_out, sized,
+    },
 };
 
 /// A resource that counts its blocks itself.
@@ -74,7 +75,8 @@ pub(crate) trait HoldsBlocks: Send + Sync {
 }
 
 /// Every tracker there is, by number.
-static LIVING: Mutex<Vec<(u64, Weak<UseTracker>)>> = Mutex::new(Vec::new());
+static LIVING: parking_lot::Mutex<Vec<(u64, Weak<UseTracker>)>> =
+    parking_lot::Mutex::new(Vec::new());
 
 /// Dependency state of one stream pool; shared by every resource over it.
 #[repr(C, align(64))] // in this order: what every launch looks at comes first
@@ -82,7 +84,7 @@ pub struct UseTracker {
     device: Arc<CudaDevice>,
     lanes: Box<[Lane]>,
     /// What each thread's launches are using right now.
-    desks: Chunked<Desk, 8>,
+    desks: Chunked<Desk, { sized(8, 2) }>,
     desks_used: AtomicU32,
     /// Whether the pool has more than one stream: only then do launches record events.
     several: AtomicBool,
@@ -139,7 +141,7 @@ pub struct TrackerStats {
 
 impl UseTracker {
     pub(crate) fn new(device: Arc<CudaDevice>, lanes: usize) -> Arc<Self> {
-        static LAST: AtomicU64 = AtomicU64::new(0);
+        static LAST: std::sync::atomic::AtomicU64 = std::sync::atomic::AtomicU64::new(0);
         let number = LAST.fetch_add(1, Ordering::Relaxed) + 1;
         let completed: Arc<[AtomicU64]> = (0..lanes).map(|_| AtomicU64::new(0)).collect();
         let tracker = Arc::new(Self {
@@ -304,6 +306,7 @@ impl UseTracker {
     ) -> ResourceResult<()> {
         let open = lane.open_point();
         if !self.several.load(Ordering::SeqCst) {
+            let open = if leaves_out(Step::TickBeforeMode) { lane.open_point() } else { open };
             publish(open, true);
             return Ok(());
         }

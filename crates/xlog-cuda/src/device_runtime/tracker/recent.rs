@@ -6,6 +6,8 @@
 
 use std::cell::Cell;
 
+use crate::sync::own;
+
 /// Blocks a thread remembers; a power of two.
 const BLOCKS: usize = 256;
 
@@ -16,7 +18,7 @@ struct Entry {
     slot: u32,
 }
 
-thread_local! {
+own! {
     static RECENT: [Cell<Entry>; BLOCKS] =
         const { [const { Cell::new(Entry { ptr: 0, tracker: 0, slot: 0 }) }; BLOCKS] };
 }

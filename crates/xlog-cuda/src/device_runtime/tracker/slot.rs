@@ -19,16 +19,20 @@
 //! So a program with one thread never exchanges an atomic for a block, and threads that read the
 //! same blocks write no memory the others read.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering, fence};
-
-use parking_lot::Mutex;
 use xlog_core::Access;
 
 use super::{
     desk::DeskId,
     point::{Frontier, Point},
 };
-use crate::device_runtime::{BlockUse, Generation};
+use crate::{
+    device_runtime::{BlockUse, Generation},
+    sync::{
+        Mutex, Step,
+        atomic::{AtomicU32, AtomicU64, Ordering, fence},
+        leaves_out, spin_loop, yield_now,
+    },
+};
 
 /// What runs when the last claim on a block that was freed meanwhile is given up.
 pub(crate) type OnRelease = Box<dyn FnOnce() + Send>;
@@ -278,7 +282,9 @@ impl Slot {
                     match self.word.compare_exchange(word, locked, order, Ordering::Acquire) {
                         Ok(_) => {
                             // Between locking the word and reading the tickets of the desks.
-                            fence(Ordering::SeqCst);
+                            if !leaves_out(Step::LockersFence) {
+                                fence(Ordering::SeqCst);
+                            }
                             return Some(live);
                         }
                         Err(now) => word = now,
@@ -352,9 +358,9 @@ impl Slot {
 /// Waits a moment for another thread: spinning at first, then letting it run.
 pub(crate) fn pause(looks: u32) {
     if looks.is_multiple_of(64) {
-        std::thread::yield_now();
+        yield_now();
     } else {
-        std::hint::spin_loop();
+        spin_loop();
     }
 }
 

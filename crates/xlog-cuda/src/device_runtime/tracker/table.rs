@@ -1,18 +1,18 @@
 //! The slots of one tracker: which are vacant, and which belongs to the block at an address.
 
-use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use super::{chunked::Chunked, slot::Slot};
+use crate::sync::{Mutex, sized};
 
 /// Maps from address to slot, so that threads seldom meet at one.
-const SHARDS: usize = 16;
+const SHARDS: usize = sized(16, 1);
 
 /// Every slot of one tracker.
 #[derive(Debug)]
 #[repr(C)] // the slots first: every launch looks at them
 pub(crate) struct SlotTable {
-    slots: Chunked<Slot, 256>,
+    slots: Chunked<Slot, { sized(256, 2) }>,
     vacant: Mutex<Vacant>,
     by_address: [Mutex<FxHashMap<u64, u32>>; SHARDS],
 }

@@ -1,16 +1,14 @@
 //! The recorded events of one lane, oldest first, and what the lane had followed at each.
 
-use std::{
-    collections::VecDeque,
-    sync::{
-        Arc,
-        atomic::{AtomicU64, Ordering},
-    },
-};
+use std::collections::VecDeque;
 
 use xlog_driver::RawEvent;
 
 use super::point::Point;
+use crate::sync::{
+    Counted,
+    atomic::{AtomicU64, Ordering},
+};
 
 /// An event that stands for a point of a stream. It is only ever made by recording: an event that
 /// stands for nothing has no value of this type.
@@ -38,10 +36,13 @@ impl RecordedEvent {
     }
 }
 
+/// A hold on an event: while there is one, the event is not recorded again.
+pub(crate) type HeldEvent = Counted<RecordedEvent>;
+
 #[derive(Debug)]
 struct Entry {
     tick: u64,
-    event: Arc<RecordedEvent>,
+    event: HeldEvent,
     clock: Row,
 }
 
@@ -76,7 +77,7 @@ impl Row {
 pub(crate) struct Found {
     /// The tick the event stands for: the one asked for, or the first recorded after it.
     pub(crate) tick: u64,
-    pub(crate) event: Arc<RecordedEvent>,
+    pub(crate) event: HeldEvent,
 }
 
 /// Events in tick order. Clocks change less often than events are recorded, so they are kept
@@ -95,7 +96,7 @@ impl Trail {
     }
 
     /// Appends an event with the clock as it is now.
-    pub(crate) fn push(&mut self, tick: u64, event: Arc<RecordedEvent>) {
+    pub(crate) fn push(&mut self, tick: u64, event: HeldEvent) {
         self.entries.push_back(Entry { tick, event, clock: self.current });
     }
 
@@ -118,7 +119,7 @@ impl Trail {
             // Lanes that came later were not followed yet.
             *to = if lane < entry.clock.len() { self.words[row + lane] } else { 0 };
         }
-        Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
+        Some(Found { tick: entry.tick, event: HeldEvent::clone(&entry.event) })
     }
 
     /// Where the first event at or after `tick` stands. Ticks seldom skip, so the first guess is
@@ -137,11 +138,11 @@ impl Trail {
     pub(crate) fn nth_newest(&self, back: usize) -> Option<Found> {
         let index = self.entries.len().checked_sub(back + 1)?;
         let entry = &self.entries[index];
-        Some(Found { tick: entry.tick, event: Arc::clone(&entry.event) })
+        Some(Found { tick: entry.tick, event: HeldEvent::clone(&entry.event) })
     }
 
     /// Drops every entry up to `tick`, all of them done, into `recycled`.
-    pub(crate) fn prune(&mut self, tick: u64, recycled: &mut Vec<Arc<RecordedEvent>>) {
+    pub(crate) fn prune(&mut self, tick: u64, recycled: &mut Vec<HeldEvent>) {
         let done = self.entries.partition_point(|entry| entry.tick <= tick);
         recycled.extend(self.entries.drain(..done).map(|entry| entry.event));
         let oldest = self.entries.front().map_or(self.current, |entry| entry.clock);
@@ -154,8 +155,8 @@ impl Trail {
 mod tests {
     use super::*;
 
-    fn event(number: u64) -> Arc<RecordedEvent> {
-        Arc::new(RecordedEvent::new(RawEvent(number)))
+    fn event(number: u64) -> HeldEvent {
+        HeldEvent::new(RecordedEvent::new(RawEvent(number)))
     }
 
     fn look(trail: &Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {

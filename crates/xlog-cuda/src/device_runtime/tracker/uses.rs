@@ -1,17 +1,16 @@
 //! Preparing and finishing the uses of a launch.
 
-use std::sync::{Arc, atomic::Ordering};
-
 use super::{
     Frontier, Lane, Point, UseTracker,
     claims::{TicketId, stale},
     lane::LaneView,
     slot::{CROWDED, Follows, Slot, keep_latest},
-    trail::RecordedEvent,
+    trail::HeldEvent,
 };
 use crate::{
     device_runtime::{Access, BlockUse, ResourceError, ResourceResult, StreamId},
     mutant::{self, Mutant},
+    sync::{Step, atomic::Ordering, leaves_out},
 };
 
 /// A launch between its waits and its record: what it claims, and where that is kept.
@@ -124,10 +123,7 @@ impl UseTracker {
     }
 
     /// The same, with an event in any case, and a hold on it.
-    pub(crate) fn finish_with_event(
-        &self,
-        launch: &Launch<'_>,
-    ) -> ResourceResult<Arc<RecordedEvent>> {
+    pub(crate) fn finish_with_event(&self, launch: &Launch<'_>) -> ResourceResult<HeldEvent> {
         let marked = self.device.check_alive().and_then(|()| {
             let publish = |point| self.publish(launch, point, false);
             launch.lane.record_and_hold(&self.device, publish)
@@ -276,7 +272,7 @@ impl UseTracker {
                 slot.remove_reader(lane);
                 let (seen, none) = (read.tick(), 0);
                 let taken = cell.compare_exchange(seen, none, Ordering::SeqCst, Ordering::SeqCst);
-                if taken.is_err() {
+                if taken.is_err() && !leaves_out(Step::ReadAgain) {
                     // Read again meanwhile: the new read stays.
                     slot.add_reader(lane);
                 }

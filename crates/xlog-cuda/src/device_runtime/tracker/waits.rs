@@ -1,7 +1,5 @@
 //! Which waits a stream needs, and queueing exactly those.
 
-use std::sync::Arc;
-
 use smallvec::SmallVec;
 
 use super::{
@@ -9,11 +7,12 @@ use super::{
     lane::Lane,
     point::{Frontier, Point},
     slot::Follows,
-    trail::{Found, RecordedEvent},
+    trail::{Found, HeldEvent},
 };
 use crate::{
     device_runtime::ResourceResult,
     mutant::{self, Mutant},
+    sync::{Step, leaves_out},
 };
 
 /// Room for the clock of a default pool without a heap allocation.
@@ -23,7 +22,7 @@ type Clock = SmallVec<[u64; 40]>;
 struct Candidate {
     point: Point,
     tick: u64,
-    event: Arc<RecordedEvent>,
+    event: HeldEvent,
     clock: Clock,
 }
 
@@ -98,7 +97,8 @@ impl UseTracker {
         let found = source.trail().lock().find(tick, clock)?;
         // Pruned since the caller looked: it is done, and what was found is a later event, which
         // nothing may wait for in its place.
-        (found.tick == point.tick() || !source.is_done(point)).then_some(found)
+        let later = found.tick != point.tick() && !leaves_out(Step::LaterEvent);
+        (!later || !source.is_done(point)).then_some(found)
     }
 
     /// A point without an event: its lane was pruned since, so it is done. Otherwise the books are
@@ -134,14 +134,14 @@ fn drop_implied(candidates: &mut SmallVec<[Candidate; 4]>) {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{super::trail::RecordedEvent, *};
     use xlog_driver::RawEvent;
 
     fn candidate(lane: usize, tick: u64, clock: [u64; 4]) -> Candidate {
         Candidate {
             point: Point::new(lane, tick),
             tick,
-            event: Arc::new(RecordedEvent::new(RawEvent(0))),
+            event: HeldEvent::new(RecordedEvent::new(RawEvent(0))),
             clock: Clock::from_slice(&clock),
         }
     }
