@@ -39,6 +39,8 @@ mod error;
 mod forward;
 mod guard;
 mod logging;
+#[cfg(all(test, loom))]
+mod models;
 mod pinned;
 mod pool;
 mod resource;

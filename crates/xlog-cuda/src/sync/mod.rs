@@ -49,6 +49,8 @@ pub(crate) enum Step {
     UndecidedTicket,
     /// Giving up claims with a store that releases what was done under them.
     ClosingRelease,
+    /// Filling a ticket again with stores that release what was done under its last launch.
+    FillingRelease,
     /// Looking for claims on a block that is freed.
     HeldBlock,
     /// Taking the tiny lock with an exchange that acquires.

@@ -49,7 +49,14 @@ impl RawTinyLock {
     #[inline]
     fn give_back(&self) {
         let releases = !leaves_out(Step::LockRelease);
-        self.0.store(false, if releases { Ordering::Release } else { Ordering::Relaxed });
+        let order = if releases { Ordering::Release } else { Ordering::Relaxed };
+        if cfg!(loom) {
+            // A store and an exchange at once stay in no order in a model, and whoever failed to
+            // exchange would find its own value there for ever.
+            self.0.swap(false, order);
+        } else {
+            self.0.store(false, order);
+        }
     }
 }
 

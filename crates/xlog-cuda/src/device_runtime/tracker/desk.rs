@@ -40,9 +40,11 @@ struct OwnDesk(u32);
 
 impl Drop for OwnDesk {
     fn drop(&mut self) {
-        if CURRENT.with(Cell::get) == self.0 {
-            CURRENT.with(|current| current.set(u32::MAX));
-        }
+        let _ = CURRENT.try_with(|current| {
+            if current.get() == self.0 {
+                current.set(u32::MAX);
+            }
+        });
         VACANT_DESKS.lock().0.push(self.0);
     }
 }
@@ -154,6 +156,14 @@ impl Default for Ticket {
     }
 }
 
+/// The order in which a ticket is filled for its next launch. Whoever reads a claim of that one, and
+/// so finds none of the launch before it, has to see all that was done under that launch: the store
+/// that closed it may arrive later than these.
+#[inline(always)]
+fn hands_on() -> Ordering {
+    if leaves_out(Step::FillingRelease) { Ordering::Relaxed } else { Ordering::Release }
+}
+
 #[inline]
 fn entry(slot: u32, access: Access) -> u32 {
     slot << 1 | u32::from(access.writes())
@@ -169,7 +179,7 @@ impl Ticket {
     pub(crate) fn open(&self, stream: StreamId, place: &'static Location<'static>) {
         self.stream.store(stream.0, Ordering::Relaxed);
         self.place.store(std::ptr::from_ref(place).cast_mut(), Ordering::Relaxed);
-        self.len.store(0, Ordering::Relaxed);
+        self.len.store(0, hands_on());
         let word = self.word.load(Ordering::Relaxed);
         self.word.store((word & !PHASE).wrapping_add(PHASE + 1) | TENTATIVE, Ordering::Release);
     }
@@ -185,7 +195,7 @@ impl Ticket {
             return false;
         }
         for (place, (slot, access)) in places.iter().zip(claims) {
-            place.store(entry(slot, access), Ordering::Relaxed);
+            place.store(entry(slot, access), hands_on());
         }
         self.len.store(len as u32, Ordering::Release);
         true
@@ -196,7 +206,7 @@ impl Ticket {
     pub(crate) fn announce(&self, index: usize, claim: Option<(u32, Access)>) -> bool {
         let Some(place) = self.entries.grow(index as u32) else { return false };
         let value = claim.map_or(NOTHING, |(slot, access)| entry(slot, access));
-        place.store(value, Ordering::Relaxed);
+        place.store(value, hands_on());
         self.len.store(index as u32 + 1, Ordering::Release);
         true
     }

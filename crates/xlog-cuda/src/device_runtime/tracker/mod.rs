@@ -19,6 +19,8 @@ mod chunked;
 mod claims;
 mod desk;
 mod lane;
+#[cfg(all(test, loom))]
+pub(in crate::device_runtime) mod models;
 mod point;
 mod recent;
 mod slot;
