@@ -8,7 +8,14 @@ use super::{
     ResourceError, ResourceResult, StreamId, TrackerStats, UseTracker,
     tracker::{Lane, MAX_LANES, unknown_stream},
 };
-use crate::{CudaDevice, sync::Mutex};
+use crate::{
+    CudaDevice,
+    sync::{
+        Mutex, Step,
+        atomic::{Ordering, fence},
+        leaves_out,
+    },
+};
 
 /// Streams a default pool has room for, the default stream not counted.
 const DEFAULT_CAPACITY: usize = 32;
@@ -135,6 +142,10 @@ impl StreamPool {
         }
         // Closed, then looked at again: whoever comes in from here on is refused.
         lane.close();
+        if !leaves_out(Step::ReleasersFence) {
+            // Between closing the lane and reading the tickets, as in `Slot::lock`.
+            fence(Ordering::SeqCst);
+        }
         let released =
             self.check_unused(lane, stream).and_then(|()| self.tracker.synchronize(lane));
         if let Err(error) = released {

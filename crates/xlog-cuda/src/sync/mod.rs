@@ -65,8 +65,10 @@ pub(crate) enum Step {
     TickBeforeMode,
     /// Settling no more than was pending before the stream was waited for.
     SeenBefore,
-    /// Setting a reader's bit again when its cell changed meanwhile.
-    ReadAgain,
+    /// Looking for claims before reads are forgotten.
+    ReadersAtWork,
+    /// The fence between closing a lane and looking for launches on it.
+    ReleasersFence,
 }
 
 /// Whether a model leaves a step out.

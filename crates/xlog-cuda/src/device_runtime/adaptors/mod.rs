@@ -13,6 +13,8 @@ mod fault_injection;
 mod fault_plan;
 mod holding;
 mod ledger;
+#[cfg(all(test, loom))]
+mod models;
 mod statistics;
 mod tracking;
 

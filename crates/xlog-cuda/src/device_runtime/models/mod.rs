@@ -1,1 +1,4 @@
-//! Models of the resources.
+//! Models of what counts and of what hands out memory.
+
+mod pool;
+mod reaping;

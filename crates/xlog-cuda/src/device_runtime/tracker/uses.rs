@@ -262,22 +262,18 @@ impl UseTracker {
         });
     }
 
-    /// The same for reads under a claim, whose holders may be publishing at this moment.
+    /// The same for reads under a claim. Whoever publishes another one finds its bit set, and sees
+    /// too late that it was taken away: so while anybody holds a claim, all of them stay. To wait
+    /// for the write is to wait for what it covers.
     fn forget_covered_readers(&self, number: u32, slot: &Slot, point: Point) {
         let covered = self.covered_by(point);
-        for lane in bits(slot.readers() & !CROWDED) {
-            let read = self.lanes[lane].read_of(number);
-            let Some(cell) = self.lanes[lane].read_cell(number) else { continue };
-            if covered(read) {
-                slot.remove_reader(lane);
-                let (seen, none) = (read.tick(), 0);
-                let taken = cell.compare_exchange(seen, none, Ordering::SeqCst, Ordering::SeqCst);
-                if taken.is_err() && !leaves_out(Step::ReadAgain) {
-                    // Read again meanwhile: the new read stays.
-                    slot.add_reader(lane);
-                }
-            }
+        let Some(word) = slot.lock() else { return };
+        if !self.is_held(number) || leaves_out(Step::ReadersAtWork) {
+            bits(slot.readers() & !CROWDED)
+                .filter(|lane| covered(self.lanes[*lane].read_of(number)))
+                .for_each(|lane| slot.remove_reader(lane));
         }
+        slot.unlock(word);
     }
 
     /// What is left when uses could not be recorded: wait until they are over.

@@ -82,6 +82,23 @@ fn meet(accesses: [Access; 2], on_conflict: OnConflict) -> (bool, bool) {
     answers
 }
 
+/// Two threads read a block, and a third writes it.
+fn three_meet() {
+    let (rig, threads) = (Rig::new(1, true), [(); 3].map(|()| VirtualThread::new()));
+    let block = threads[0].run(|| rig.block(4096));
+    let inside = Arc::new(Inside::default());
+    let begin = |(thread, access): (VirtualThread, Access)| {
+        let (rig, inside, one) = (rig.clone(), Arc::clone(&inside), rig.one_use(block, access));
+        let work = move || thread.run(|| claim(&rig, one, OnConflict::Refuse, &inside));
+        loom::thread::spawn(move || (work(), work))
+    };
+    let [first, second, third] = threads;
+    let working = [(first, Read), (second, Write), (third, Read)].map(begin);
+    let done = working.map(|thread| thread.join().expect("a thread of the model"));
+    inside.check();
+    assert!(done.iter().any(|(granted, _)| *granted), "all were turned away");
+}
+
 /// A refusal names a launch that really holds a claim: one of two always gets through.
 fn one_of_two_writers() {
     let (first, second) = meet([Write, Write], OnConflict::Refuse);
@@ -119,6 +136,11 @@ fn readers_never_turn_each_other_away() {
 }
 
 #[test]
+fn two_readers_and_a_writer_take_turns() {
+    explore("claims, three threads", Some(2), three_meet);
+}
+
+#[test]
 fn whoever_waits_gets_the_claim() {
     explore("claims, a writer waits", Some(3), writer_waits_for_reader);
 }
@@ -148,8 +170,71 @@ fn a_ticket_is_used_again() {
 }
 
 #[test]
+fn a_ticket_must_release_when_it_is_filled_again() {
+    must_fail_without(Step::FillingRelease, WRONG, Some(3), a_ticket_is_used_again);
+}
+
+#[test]
 fn a_ticket_hands_on_what_its_earlier_launch_did() {
     explore("claims, a ticket used again", Some(3), a_ticket_is_used_again);
+}
+
+/// A thread claims on a stream that another releases. Once released, nobody launches there.
+fn claim_meets_release() {
+    let (rig, (one, other)) = (Rig::new(2, true), two_threads());
+    let block = one.run(|| rig.block(4096));
+    let inside = Arc::new(Inside::default());
+    let (read, stream) = (rig.one_use(block, Read), StreamId(1));
+    let (their_rig, theirs) = (rig.clone(), Arc::clone(&inside));
+    let launch = move || {
+        // Refused if the stream is closed by then.
+        let _ = their_rig.launch(read, stream, (false, OnConflict::Refuse), |launch| {
+            theirs.visit(Read);
+            their_rig.tracker().release(launch.ticket);
+        });
+    };
+    let release = || {
+        // Refused if there is a launch on it.
+        let released = rig.pool.release(stream).is_ok();
+        if released && inside.holders.fetch_add(WRITER, Ordering::Relaxed) != 0 {
+            inside.wrong.store(true, Ordering::Relaxed);
+        }
+    };
+    at_once((one, launch), (other, release));
+    inside.check();
+}
+
+#[test]
+fn a_stream_is_released_before_a_launch_or_after_it() {
+    explore("claims, a stream is released", Some(4), claim_meets_release);
+}
+
+#[test]
+fn a_release_needs_its_fence() {
+    must_fail_without(Step::ReleasersFence, WRONG, Some(4), claim_meets_release);
+    must_fail_without(Step::AnnouncersFence, WRONG, Some(4), claim_meets_release);
+}
+
+/// Threads that come and go: the second may get the desk of the first.
+fn a_desk_is_used_again() {
+    let (rig, setting_up) = (Rig::new(1, true), VirtualThread::new());
+    let write = rig.one_use(setting_up.run(|| rig.block(4096)), Write);
+    let inside = Arc::new(Inside::default());
+    let threads = [(); 2].map(|()| {
+        let (rig, inside) = (rig.clone(), Arc::clone(&inside));
+        loom::thread::spawn(move || {
+            let thread = VirtualThread::new();
+            thread.run(|| claim(&rig, write, OnConflict::Refuse, &inside))
+        })
+    });
+    let granted = threads.map(|thread| thread.join().expect("a thread of the model"));
+    inside.check();
+    assert!(granted[0] || granted[1], "each was turned away by the other");
+}
+
+#[test]
+fn a_desk_goes_to_the_next_thread_with_all_that_is_on_it() {
+    explore("claims, a desk used again", Some(2), a_desk_is_used_again);
 }
 
 /// What a free does: it enters as a writer, for good.

@@ -1,6 +1,9 @@
 //! A device that does nothing, and remembers in which order it was asked to.
 
-use std::collections::BTreeMap;
+use std::{
+    collections::BTreeMap,
+    sync::atomic::{AtomicBool, Ordering},
+};
 
 use xlog_driver::{
     Arguments, DeviceInfo, DeviceKind, Driver, DriverError, DriverResult, KernelDefinition,
@@ -27,8 +30,9 @@ pub(crate) enum Asked {
 struct Books {
     last: u64,
     streams: BTreeMap<u64, Vec<Asked>>,
-    /// What each event stands for, and how often each was recorded.
+    /// What each event stands for.
     events: BTreeMap<u64, Place>,
+    waited_for: BTreeMap<u64, usize>,
 }
 
 /// The device.
@@ -36,7 +40,7 @@ struct Books {
 pub(crate) struct ModelDriver {
     info: DeviceInfo,
     /// Whether everything is done as soon as it is asked for; nothing ever is otherwise.
-    done_at_once: bool,
+    done_at_once: AtomicBool,
     /// What the contract promises of streams: what is enqueued happens one after the other.
     order: sync::Mutex<()>,
     /// Not one of the model's locks: it neither orders nor interrupts threads.
@@ -55,15 +59,42 @@ impl ModelDriver {
             stream_ordered_memory: true,
         };
         let (order, books) = (sync::Mutex::new(()), parking_lot::Mutex::default());
-        Self { info, done_at_once, order, books }
+        Self { info, done_at_once: AtomicBool::new(done_at_once), order, books }
+    }
+
+    /// From here on everything is done at once.
+    pub(crate) fn do_all(&self) {
+        self.done_at_once.store(true, Ordering::Relaxed);
+    }
+
+    fn is_done(&self) -> bool {
+        self.done_at_once.load(Ordering::Relaxed)
+    }
+
+    /// How much of a stream was waited for on the host.
+    pub(crate) fn waited_for(&self, stream: RawStream) -> usize {
+        self.books.lock().waited_for.get(&stream.0).copied().unwrap_or_default()
     }
 
     fn enqueue(&self, stream: RawStream, asked: Asked) -> usize {
+        self.enqueue_with(stream, |_| asked, |_, _| ())
+    }
+
+    /// Enqueues what `ask` says when it is this call's turn, and has `then` note its place.
+    fn enqueue_with(
+        &self,
+        stream: RawStream,
+        ask: impl FnOnce(&Books) -> Asked,
+        then: impl FnOnce(&mut Books, Place),
+    ) -> usize {
         let _order = self.order.lock();
         let mut books = self.books.lock();
+        let asked = ask(&books);
         let queue = books.streams.entry(stream.0).or_default();
         queue.push(asked);
-        queue.len()
+        let length = queue.len();
+        then(&mut books, (stream.0, length));
+        length
     }
 
     fn number(&self) -> u64 {
@@ -122,11 +153,15 @@ impl Driver for ModelDriver {
     unsafe fn destroy_stream(&self, _: RawStream) -> DriverResult<()> {
         Ok(())
     }
-    unsafe fn synchronize_stream(&self, _: RawStream) -> DriverResult<()> {
+    unsafe fn synchronize_stream(&self, stream: RawStream) -> DriverResult<()> {
+        let _order = self.order.lock();
+        let books = &mut *self.books.lock();
+        let length = books.streams.get(&stream.0).map_or(0, Vec::len);
+        books.waited_for.insert(stream.0, length);
         Ok(())
     }
     unsafe fn stream_progress(&self, _: RawStream) -> DriverResult<StreamProgress> {
-        Ok(if self.done_at_once { StreamProgress::Idle } else { StreamProgress::Busy })
+        Ok(if self.is_done() { StreamProgress::Idle } else { StreamProgress::Busy })
     }
     unsafe fn is_capturing(&self, _: RawStream) -> DriverResult<bool> {
         Ok(false)
@@ -138,17 +173,19 @@ impl Driver for ModelDriver {
         Ok(())
     }
     unsafe fn record_event(&self, event: RawEvent, stream: RawStream) -> DriverResult<()> {
-        let place = (stream.0, self.enqueue(stream, Asked::Record));
-        self.books.lock().events.insert(event.0, place);
+        let note = |books: &mut Books, place| {
+            books.events.insert(event.0, place);
+        };
+        self.enqueue_with(stream, |_| Asked::Record, note);
         Ok(())
     }
     unsafe fn wait_event(&self, stream: RawStream, event: RawEvent) -> DriverResult<()> {
-        let place = self.stands_for(event);
-        self.enqueue(stream, Asked::Wait(place));
+        let now = |books: &Books| Asked::Wait(books.events.get(&event.0).copied());
+        self.enqueue_with(stream, now, |_, _| ());
         Ok(())
     }
     unsafe fn event_done(&self, _: RawEvent) -> DriverResult<bool> {
-        Ok(self.done_at_once)
+        Ok(self.is_done())
     }
     unsafe fn synchronize_event(&self, _: RawEvent) -> DriverResult<()> {
         Ok(())

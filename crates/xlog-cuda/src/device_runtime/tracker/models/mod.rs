@@ -13,7 +13,8 @@ use super::{Holder, Launch, OnConflict, Point, UseTracker};
 use crate::{
     CudaDevice,
     device_runtime::{
-        BlockId, BlockUse, ResourceResult, SlotHint, StreamId, StreamPool, VirtualThread,
+        BlockId, BlockUse, DeviceBlock, ResourceResult, SlotHint, StreamId, StreamPool,
+        VirtualThread,
     },
 };
 
@@ -37,6 +38,13 @@ impl Rig {
             pool.acquire().expect("a stream");
         }
         Self { driver, pool: Arc::new(pool) }
+    }
+
+    /// Writes a block on a stream, as the builder does; answers where the work is.
+    pub(in crate::device_runtime) fn write(&self, block: &DeviceBlock, stream: StreamId) -> Place {
+        let slot = self.tracker().locate(block);
+        let one = BlockUse { slot, ..BlockUse::new(BlockId::from_block(block), Access::Write) };
+        self.work(one, stream)
     }
 
     fn tracker(&self) -> &UseTracker {
