@@ -4,7 +4,7 @@
 //! they are `std`'s and `parking_lot`'s under their own names. Under `cfg(loom)` they are loom's,
 //! which runs a test once for every way in which its threads can take turns, with every value that
 //! a load may return on a machine whose stores arrive late; `ci/loom` runs those tests, and
-//! [`models`] says how to write one.
+//! `models` says how to write one.
 
 #[cfg(loom)]
 mod modelled;

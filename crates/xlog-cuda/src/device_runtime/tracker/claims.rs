@@ -337,6 +337,12 @@ impl UseTracker {
         self.held_against(slot, Access::Write, None).is_some()
     }
 
+    /// Whether anybody holds a claim to read a slot whose word is locked: then nobody has one to
+    /// write it.
+    pub(super) fn is_held_to_read(&self, slot: u32) -> bool {
+        self.held_against(slot, Access::Read, None).is_none() && self.is_held(slot)
+    }
+
     /// Whether a launch on `stream` is between its preflight and its commit.
     pub(crate) fn is_claimed_on(&self, stream: StreamId) -> bool {
         self.tickets().any(|(_, ticket)| ticket.is_on(stream))

@@ -156,9 +156,9 @@ impl Default for Ticket {
     }
 }
 
-/// The order in which a ticket is filled for its next launch. Whoever reads a claim of that one, and
-/// so finds none of the launch before it, has to see all that was done under that launch: the store
-/// that closed it may arrive later than these.
+/// The order in which a ticket is filled for its next launch. Whoever reads a claim of that one,
+/// and so finds none of the launch before it, has to see all that was done under that launch: the
+/// store that closed it may arrive later than these.
 #[inline(always)]
 fn hands_on() -> Ordering {
     if leaves_out(Step::FillingRelease) { Ordering::Relaxed } else { Ordering::Release }

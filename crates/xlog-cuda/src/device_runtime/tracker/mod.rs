@@ -71,9 +71,7 @@ pub(crate) trait HoldsBlocks: Send + Sync {
     fn blocks_on(&self, index: usize) -> usize;
 
     /// The stream of lane `index` is to be released: gives back what is free and was only kept.
-    fn make_way(&self, index: usize) {
-        let _ = index;
-    }
+    fn make_way(&self, _index: usize) {}
 }
 
 /// Every tracker there is, by number.

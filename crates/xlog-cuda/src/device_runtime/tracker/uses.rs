@@ -263,12 +263,12 @@ impl UseTracker {
     }
 
     /// The same for reads under a claim. Whoever publishes another one finds its bit set, and sees
-    /// too late that it was taken away: so while anybody holds a claim, all of them stay. To wait
-    /// for the write is to wait for what it covers.
+    /// too late that it was taken away: so while anybody holds a claim to read, all of them stay. To
+    /// wait for the write is to wait for what it covers.
     fn forget_covered_readers(&self, number: u32, slot: &Slot, point: Point) {
         let covered = self.covered_by(point);
         let Some(word) = slot.lock() else { return };
-        if !self.is_held(number) || leaves_out(Step::ReadersAtWork) {
+        if !self.is_held_to_read(number) || leaves_out(Step::ReadersAtWork) {
             bits(slot.readers() & !CROWDED)
                 .filter(|lane| covered(self.lanes[*lane].read_of(number)))
                 .for_each(|lane| slot.remove_reader(lane));
