@@ -45,12 +45,13 @@ pub(crate) fn explore(
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = builder.preemption_bound.or(interruptions);
     builder.max_branches = 100_000;
+    let bound = builder.preemption_bound;
     builder.check(move || {
         counted.fetch_add(1, Ordering::Relaxed);
         model();
     });
     let (runs, took) = (runs.load(Ordering::Relaxed), began.elapsed().as_secs_f64());
-    let bound = interruptions.map_or("all".into(), |most| format!("{most} interruptions"));
+    let bound = bound.map_or("all".into(), |most| format!("{most} interruptions"));
     println!("model {name}: {runs} interleavings ({bound}), {took:.1} s");
 }
 

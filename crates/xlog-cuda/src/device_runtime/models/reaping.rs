@@ -76,7 +76,7 @@ fn a_free_is_counted_before_a_reap_or_after_it() {
 
 #[test]
 fn two_reaps_count_a_free_once() {
-    explore("reaping, two reaps", Some(4), || reap_meets_reap(false));
+    explore("reaping, two reaps", Some(5), || reap_meets_reap(false));
     explore("reaping, a reap and a question", Some(4), || reap_meets_reap(true));
 }
 

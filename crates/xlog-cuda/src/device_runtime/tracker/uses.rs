@@ -263,8 +263,8 @@ impl UseTracker {
     }
 
     /// The same for reads under a claim. Whoever publishes another one finds its bit set, and sees
-    /// too late that it was taken away: so while anybody holds a claim to read, all of them stay. To
-    /// wait for the write is to wait for what it covers.
+    /// too late that it was taken away: so while anybody holds a claim to read, all of them stay.
+    /// To wait for the write is to wait for what it covers.
     fn forget_covered_readers(&self, number: u32, slot: &Slot, point: Point) {
         let covered = self.covered_by(point);
         let Some(word) = slot.lock() else { return };

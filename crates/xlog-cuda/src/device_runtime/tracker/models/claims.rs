@@ -176,7 +176,7 @@ fn a_ticket_must_release_when_it_is_filled_again() {
 
 #[test]
 fn a_ticket_hands_on_what_its_earlier_launch_did() {
-    explore("claims, a ticket used again", Some(3), a_ticket_is_used_again);
+    explore("claims, a ticket used again", Some(4), a_ticket_is_used_again);
 }
 
 /// A thread claims on a stream that another releases. Once released, nobody launches there.
@@ -281,8 +281,8 @@ fn give_back(rig: &Rig, block: BlockId, found: &Arc<(Inside, PlainU32)>) {
 
 #[test]
 fn a_free_waits_for_claims_and_happens_once() {
-    explore("claims, a free by the owner", Some(3), || free_meets_claim(false));
-    explore("claims, a free by another thread", Some(3), || free_meets_claim(true));
+    explore("claims, a free by the owner", Some(5), || free_meets_claim(false));
+    explore("claims, a free by another thread", Some(5), || free_meets_claim(true));
 }
 
 #[test]

@@ -58,7 +58,7 @@ fn two_launches() {
 
 #[test]
 fn of_two_writes_one_follows_the_other() {
-    explore("events, two launches", Some(3), two_launches);
+    explore("events, two launches", Some(4), two_launches);
 }
 
 #[test]
@@ -173,7 +173,7 @@ fn a_read_meets_a_bare_write() {
 
 #[test]
 fn a_bare_write_forgets_no_read_that_it_does_not_cover() {
-    explore("events, a read and a bare write", Some(3), a_read_meets_a_bare_write);
+    explore("events, a read and a bare write", Some(5), a_read_meets_a_bare_write);
 }
 
 #[test]
