@@ -35,7 +35,7 @@ pub use failure::Failure;
 pub use plant::{Plant, plant};
 pub use program::{Program, Shape, Step, Stream, Variable, Way, Work, Workload};
 pub use random::Draw;
-pub use run::{Chooser, Counts, Outcome, Scrutiny, run};
+pub use run::{Counts, Outcome, Scrutiny, Turn, run};
 pub use shrink::{Culprit, shrink};
 pub use stack::Stack;
 pub use sweep::{Plan, Report, check_seed, sweep, turns_of};

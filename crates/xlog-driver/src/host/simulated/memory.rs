@@ -190,6 +190,20 @@ impl SimulatedMemory {
         Ok(address)
     }
 
+    /// Streams whose next progress may give an allocation of `bytes` on `stream` another range.
+    pub(super) fn pending_elsewhere(
+        &self,
+        bytes: usize,
+        stream: Option<usize>,
+    ) -> impl Iterator<Item = usize> {
+        let size = size_class(bytes).map_or(0, |size| size as u64);
+        // What is joined once fresh memory ran out can be of any size.
+        let full = size > self.device.end - self.device.next;
+        let fits = move |(freed, _): &(&u64, &Vec<FreeRange>)| full || **freed == size;
+        let ranges = self.device.free.iter().filter(fits).flat_map(|(_, ranges)| ranges);
+        ranges.filter_map(|range| range.pending_on).filter(move |on| Some(*on) != stream)
+    }
+
     fn take(
         space: &mut Space,
         bytes: usize,

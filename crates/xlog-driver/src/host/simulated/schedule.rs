@@ -9,6 +9,7 @@ use super::{
     },
     memory::{FREED, FRESH, PendingFree, SimulatedMemory},
     random::Random,
+    touched::{Streams, Touched, bit},
 };
 use crate::{DeviceWatcher, DriverError, DriverResult, OperationId, RawEvent, RawStream};
 
@@ -47,6 +48,7 @@ pub(super) struct Schedule {
     pub(super) memory: SimulatedMemory,
     pub(super) deadlock: Option<String>,
     pub(super) next_operation: u64,
+    pub(super) touched: Touched,
     streams: Vec<Stream>,
     /// Streams with something to do, in the order of their numbers.
     busy: Vec<usize>,
@@ -61,6 +63,7 @@ impl Schedule {
             memory,
             deadlock: None,
             next_operation: 0,
+            touched: Touched::default(),
             streams: Vec::new(),
             busy: Vec::new(),
             events: Vec::new(),
@@ -106,6 +109,13 @@ impl Schedule {
         Ok(())
     }
 
+    /// Notes an allocation: which range it gets depends on who has executed which free.
+    pub(super) fn asks_for_memory(&mut self, bytes: usize, stream: Option<usize>) {
+        self.touched.memory = true;
+        let pending = self.memory.pending_elsewhere(bytes, stream);
+        self.touched.asked |= pending.fold(0, |streams, stream| streams | bit(stream));
+    }
+
     /// The place behind everything on a stream so far.
     pub(super) fn tail(&self, stream: usize) -> Place {
         Place { stream, number: self.streams[stream].enqueued }
@@ -125,6 +135,7 @@ impl Schedule {
     }
 
     pub(super) fn push(&mut self, stream: usize, entry: Entry) {
+        self.touched.enqueued |= bit(stream);
         let queue = &mut self.streams[stream];
         queue.entries.push_back(entry);
         queue.enqueued += 1;
@@ -182,6 +193,18 @@ impl Schedule {
         self.busy.iter().filter(|stream| self.can_run(**stream, lost)).count()
     }
 
+    /// The streams that can run their next operation now.
+    pub(super) fn runnable_streams(&self, fault: &FaultCell) -> Streams {
+        let lost = fault.is_lost();
+        let able = self.busy.iter().filter(|stream| self.can_run(**stream, lost));
+        able.fold(0, |streams, stream| streams | bit(*stream))
+    }
+
+    /// The streams with something to do.
+    pub(super) fn busy_streams(&self) -> Streams {
+        self.busy.iter().fold(0, |streams, stream| streams | bit(*stream))
+    }
+
     /// Runs the next operation of one that can, chosen by chance; false if none can.
     pub(super) fn step(&mut self, fault: &FaultCell, watcher: Option<&dyn DeviceWatcher>) -> bool {
         let runnable = self.runnable(fault);
@@ -202,6 +225,20 @@ impl Schedule {
         let lost = fault.is_lost();
         let mut able = self.busy.iter().copied().filter(|stream| self.can_run(*stream, lost));
         let Some(stream) = able.nth(choice) else { return false };
+        self.step_stream(stream, fault, watcher)
+    }
+
+    /// Runs the next operation of a stream; false if it cannot.
+    pub(super) fn step_stream(
+        &mut self,
+        stream: usize,
+        fault: &FaultCell,
+        watcher: Option<&dyn DeviceWatcher>,
+    ) -> bool {
+        if stream >= self.streams.len() || !self.can_run(stream, fault.is_lost()) {
+            return false;
+        }
+        self.touched.ran |= bit(stream);
         if let Some(entry) = self.streams[stream].entries.pop_front() {
             self.execute(entry, fault, watcher);
             self.streams[stream].finished += 1;
@@ -226,16 +263,39 @@ impl Schedule {
         }
     }
 
-    /// Steps until `holds`. If nothing can run before that, nothing ever will.
+    /// The stream that has to run next for `stream` to come further.
+    fn needed_by(&self, stream: usize, fault: &FaultCell) -> Option<usize> {
+        let (mut at, lost) = (stream, fault.is_lost());
+        // A circle of waits is no longer than all streams.
+        for _ in 0..=self.streams.len() {
+            if self.can_run(at, lost) {
+                return Some(at);
+            }
+            let Some(Entry::Wait(place)) = self.streams[at].entries.front() else { return None };
+            at = place.stream;
+        }
+        None
+    }
+
+    /// Steps until `holds`. If nothing can run before that, nothing ever will. With `only` a stream,
+    /// nothing runs but what that needs.
     pub(super) fn run_until(
         &mut self,
         call: &'static str,
+        only: Option<usize>,
         fault: &FaultCell,
         watcher: Option<&dyn DeviceWatcher>,
         holds: impl Fn(&Self) -> bool,
     ) -> DriverResult<()> {
         while !holds(self) {
-            if !self.step(fault, watcher) {
+            let stepped = match only {
+                Some(stream) => match self.needed_by(stream, fault) {
+                    Some(needed) => self.step_stream(needed, fault, watcher),
+                    None => false,
+                },
+                None => self.step(fault, watcher),
+            };
+            if !stepped {
                 let text = self.describe_deadlock();
                 self.deadlock.get_or_insert_with(|| format!("{call}: {text}"));
                 return Err(DriverError::new(call, DEADLOCK, text));
