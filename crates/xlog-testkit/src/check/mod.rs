@@ -17,9 +17,12 @@
 //! ```
 
 mod bench;
+mod explore;
 mod failure;
+mod footprint;
 mod judge;
 mod model;
+mod order;
 mod plant;
 mod program;
 mod random;
@@ -31,6 +34,7 @@ mod sweep;
 mod torture;
 mod world;
 
+pub use explore::{Explored, Interleaving, Limits, explore, explore_with, follow};
 pub use failure::Failure;
 pub use plant::{Plant, plant};
 pub use program::{Program, Shape, Step, Stream, Variable, Way, Work, Workload};

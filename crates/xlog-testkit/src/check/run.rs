@@ -37,6 +37,8 @@ pub(super) trait Chooser {
     /// One of the threads that are `ready`, or of the streams that are `runnable`; none, to end the
     /// run here.
     fn choose(&mut self, run: &Run<'_>, ready: &[usize], runnable: Streams) -> Option<Turn>;
+    /// Everything is set up.
+    fn begin(&mut self, _run: &Run<'_>) {}
     /// The turn was taken.
     fn took(&mut self, _run: &Run<'_>) {}
     /// The device that the program runs on, which is made like this unless the chooser has reasons.
@@ -149,6 +151,7 @@ pub(super) fn run_with(
         if program.faults {
             run.world.driver.fail_randomly(seed, ONE_FAULT_IN, MOST_FAULTS);
         }
+        chooser.begin(&run);
         run.take_turns(chooser);
         judge::judge(run, Draw::new(seed), scrutiny)
     }));

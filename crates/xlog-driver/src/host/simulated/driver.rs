@@ -110,7 +110,8 @@ impl Driver for SimulatedDriver {
         self.make_room(&mut schedule, index, "wait_event")?;
         self.tell(&DeviceCall::EventWaited { stream, event });
         schedule.touched.enqueued |= bit(index);
-        if let Some(place) = place.filter(|place| !schedule.is_reached(*place)) {
+        let kept = |place: &_| schedule.keeps_causes || !schedule.is_reached(*place);
+        if let Some(place) = place.filter(kept) {
             schedule.push(index, Entry::Wait(place));
         }
         Ok(())

@@ -124,11 +124,12 @@ impl SimulatedDriver {
     }
 
     /// The same device, on which nothing runs ahead: nothing when the host asks or allocates, and
-    /// only what it waits for when it waits. Everything else runs where somebody steps.
+    /// only what it waits for when it waits. Everything else runs where somebody steps. Comes
+    /// before anything is made on it.
     #[must_use]
     pub fn never_ahead(mut self) -> Self {
         self.settings.runs_ahead = false;
-        self.ask_without_steps()
+        self.ask_without_steps().restart()
     }
 
     /// The same device, with every call and every access told to `watcher`. Comes before anything
@@ -165,6 +166,21 @@ impl SimulatedDriver {
     /// What the calls and steps since the last look had to do with.
     pub fn take_touched(&self) -> Touched {
         std::mem::take(&mut self.schedule.lock().touched)
+    }
+
+    /// How many entries each stream was given so far, and how many of them are over.
+    #[must_use]
+    pub fn progress(&self) -> Vec<(u64, u64)> {
+        self.schedule.lock().progress()
+    }
+
+    /// What the last operation that ran had to come after, as streams and numbers of their entries:
+    /// its own, and those that its stream waited for. Only a device that is
+    /// [`never_ahead`](Self::never_ahead) knows.
+    #[must_use]
+    pub fn last_causes(&self) -> Vec<(usize, u64)> {
+        let schedule = self.schedule.lock();
+        schedule.causes.iter().map(|place| (place.stream, place.number)).collect()
     }
 
     /// Runs the next operation of one stream that can, chosen by the seed. False if none can.
@@ -274,7 +290,9 @@ impl SimulatedDriver {
 impl Settings {
     fn schedule(&self) -> Schedule {
         let memory = SimulatedMemory::new(self.memory, self.memory, self.poisoned_at_most);
-        Schedule::new(self.seed, memory)
+        let mut schedule = Schedule::new(self.seed, memory);
+        schedule.keeps_causes = !self.runs_ahead;
+        schedule
     }
 }
 

@@ -40,6 +40,8 @@ struct Stream {
     entries: VecDeque<Entry>,
     enqueued: u64,
     finished: u64,
+    /// What the waits since its last operation were for, and what those behind them were for.
+    behind: Vec<Place>,
 }
 
 /// Everything that changes while a simulated device runs.
@@ -49,6 +51,10 @@ pub(super) struct Schedule {
     pub(super) deadlock: Option<String>,
     pub(super) next_operation: u64,
     pub(super) touched: Touched,
+    /// Whether waits that are over already are queued all the same, and all are remembered.
+    pub(super) keeps_causes: bool,
+    /// What the last operation had to come after: its own place, and those it waited for.
+    pub(super) causes: Vec<Place>,
     streams: Vec<Stream>,
     /// Streams with something to do, in the order of their numbers.
     busy: Vec<usize>,
@@ -64,6 +70,8 @@ impl Schedule {
             deadlock: None,
             next_operation: 0,
             touched: Touched::default(),
+            keeps_causes: false,
+            causes: Vec::new(),
             streams: Vec::new(),
             busy: Vec::new(),
             events: Vec::new(),
@@ -107,6 +115,11 @@ impl Schedule {
         self.event(event, "destroy_event")?;
         self.events[event.0 as usize - 1] = None;
         Ok(())
+    }
+
+    /// How many entries each stream was given, and how many are over.
+    pub(super) fn progress(&self) -> Vec<(u64, u64)> {
+        self.streams.iter().map(|stream| (stream.enqueued, stream.finished)).collect()
     }
 
     /// Notes an allocation: which range it gets depends on who has executed which free.
@@ -173,6 +186,7 @@ impl Schedule {
                 while let Some(entry) = self.streams[stream].entries.front()
                     && self.is_over(entry, lost)
                 {
+                    self.remember_wait(stream);
                     self.streams[stream].entries.pop_front();
                     self.streams[stream].finished += 1;
                     changed = true;
@@ -180,6 +194,18 @@ impl Schedule {
             }
         }
         self.busy.retain(|stream| !self.streams[*stream].entries.is_empty());
+    }
+
+    /// The wait at the front of a stream is over: what comes next on it is behind that place.
+    fn remember_wait(&mut self, stream: usize) {
+        if let Some(&Entry::Wait(place)) = self.streams[stream].entries.front()
+            && self.keeps_causes
+        {
+            let inherited = self.streams[place.stream].behind.clone();
+            let behind = &mut self.streams[stream].behind;
+            behind.push(place);
+            behind.extend(inherited);
+        }
     }
 
     fn can_run(&self, stream: usize, lost: bool) -> bool {
@@ -239,6 +265,11 @@ impl Schedule {
             return false;
         }
         self.touched.ran |= bit(stream);
+        if self.keeps_causes {
+            let number = self.streams[stream].finished + 1;
+            self.causes = std::mem::take(&mut self.streams[stream].behind);
+            self.causes.push(Place { stream, number });
+        }
         if let Some(entry) = self.streams[stream].entries.pop_front() {
             self.execute(entry, fault, watcher);
             self.streams[stream].finished += 1;
