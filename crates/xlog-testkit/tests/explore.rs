@@ -125,6 +125,90 @@ fn waits_and_reaps() -> Program {
     program(Stack::Async, 2, &[&one, &[Step::TryReap, Step::Synchronize { stream: 1 }]])
 }
 
+/// What a run did, whatever its order was: the steps of each stream, and what the host learnt.
+/// Places in the trace become places in their stream.
+fn canonical(trace: &Trace) -> String {
+    let mut streams = vec![Vec::new(); trace.streams as usize];
+    let mut host = Vec::new();
+    let mut places = Vec::new();
+    for step in &trace.steps {
+        let stream = step.stream().map(|stream| stream as usize);
+        places.push(stream.map_or((usize::MAX, 0), |stream| (stream, streams[stream].len())));
+        let text = match step {
+            TraceStep::Operation { name, uses, place, .. } => {
+                format!("{name} {uses:?} {:?}", place.map(|place| (place.file(), place.line())))
+            }
+            TraceStep::Declare { .. } => "declare".into(),
+            TraceStep::Record { .. } => "record".into(),
+            TraceStep::Wait { record, .. } => {
+                format!("wait {:?}", record.map(|record| places[record]))
+            }
+            TraceStep::HostKnows { stream, until } => {
+                let on = |place: &&(usize, usize)| place.0 == *stream as usize;
+                format!("knows {stream} {}", places[..*until].iter().filter(on).count())
+            }
+            other => format!("{other:?}"),
+        };
+        match stream {
+            Some(stream) => streams[stream].push(text),
+            None => host.push(text),
+        }
+    }
+    format!("{streams:?} {host:?}")
+}
+
+/// Explores a program with and without the reduction: both see the same, and those left out are
+/// counted to the last one.
+fn reduction_loses_nothing(name: &str, program: &Program) {
+    let [full, reduced] = [false, true].map(|reduced| {
+        let mut traces = BTreeSet::new();
+        let limits = Limits { reduced, runs: 2_000_000, ..Limits::default() };
+        let explored = explore_with(program, limits, &mut |trace| {
+            traces.insert(canonical(trace));
+        });
+        show(name, &explored);
+        assert!(explored.complete && explored.culprit.is_none() && !explored.careful, "{name}");
+        (explored, traces)
+    });
+    assert_eq!(full.0.total, reduced.0.total, "{name}");
+    assert!(full.1 == reduced.1, "{name}: {} and {} traces", full.1.len(), reduced.1.len());
+    assert!(reduced.0.interleavings < full.0.interleavings, "{name}");
+}
+
+#[test]
+fn the_reduction_loses_nothing() {
+    let small = |stack, threads: &[&[Step]]| program(stack, 3, threads);
+    let (write, look) = (recorded(increment(0), 1), recorded(read(0), 2));
+    let cases = [
+        ("write and read", small(Stack::Async, &[&[allocate(0, 0), write], &[look]])),
+        ("two blocks", small(Stack::Async, &[&[allocate(0, 0)], &[allocate(1, 1), write]])),
+        ("a free", small(Stack::Async, &[&[allocate(0, 0), Step::Free { block: 0 }], &[look]])),
+        (
+            "an address again",
+            small(Stack::Async, &[&[allocate(0, 0), Step::Free { block: 0 }], &[allocate(1, 1)]]),
+        ),
+        (
+            "the pool again",
+            small(Stack::Pool, &[&[allocate(0, 0), Step::Free { block: 0 }], &[allocate(1, 1)]]),
+        ),
+        (
+            "asking",
+            small(Stack::Async, &[&[allocate(0, 0)], &[Step::Synchronize { stream: 0 }, look]]),
+        ),
+        (
+            "reaping",
+            small(Stack::Async, &[&[allocate(0, 0), Step::Free { block: 0 }], &[Step::TryReap]]),
+        ),
+        (
+            "a download",
+            small(Stack::Async, &[&[allocate(0, 0), Step::Download { block: 0, stream: 1 }], &[write]]),
+        ),
+    ];
+    for (name, program) in cases {
+        reduction_loses_nothing(name, &program);
+    }
+}
+
 #[test]
 fn one_block_handed_over_from_stream_to_stream() {
     all_clean("hand-over chain", &hand_over_chain(), 2, 2);

@@ -25,7 +25,7 @@ use xlog_driver::host::{Streams, Touched};
 
 use super::{
     Stack,
-    program::{Program, Step, Variable, Way},
+    program::{Program, Step, Stream, Variable, Way},
     run::Run,
 };
 
@@ -183,8 +183,15 @@ impl<'p> Forecast<'p> {
         Some(if self.careful { Footprint::everything() } else { all })
     }
 
+    /// A stream as the device numbers it: in the order in which they were created. The default one
+    /// comes when it is first used, after the others.
+    fn lane(&self, stream: Stream) -> Streams {
+        let number = stream.checked_sub(1).unwrap_or(self.program.streams);
+        1 << number.min(63)
+    }
+
     fn step(&self, step: &Step) -> Footprint {
-        let lane = |stream: usize| -> Streams { 1 << stream.min(63) };
+        let lane = |stream| self.lane(stream);
         let stack = self.program.stack;
         match *step {
             Step::Allocate { block, stream, first_use, .. } => {

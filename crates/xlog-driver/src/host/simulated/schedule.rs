@@ -40,8 +40,8 @@ struct Stream {
     entries: VecDeque<Entry>,
     enqueued: u64,
     finished: u64,
-    /// What the waits since its last operation were for, and what those behind them were for.
-    behind: Vec<Place>,
+    /// The waits since its last operation: the number of each, and what it was for.
+    behind: Vec<(u64, Place)>,
 }
 
 /// Everything that changes while a simulated device runs.
@@ -125,8 +125,8 @@ impl Schedule {
     /// Notes an allocation: which range it gets depends on who has executed which free.
     pub(super) fn asks_for_memory(&mut self, bytes: usize, stream: Option<usize>) {
         self.touched.memory = true;
-        let pending = self.memory.pending_elsewhere(bytes, stream);
-        self.touched.asked |= pending.fold(0, |streams, stream| streams | bit(stream));
+        let freed = self.memory.freed_elsewhere(bytes, stream);
+        self.touched.asked |= freed.fold(0, |streams, stream| streams | bit(stream));
     }
 
     /// The place behind everything on a stream so far.
@@ -201,10 +201,14 @@ impl Schedule {
         if let Some(&Entry::Wait(place)) = self.streams[stream].entries.front()
             && self.keeps_causes
         {
-            let inherited = self.streams[place.stream].behind.clone();
-            let behind = &mut self.streams[stream].behind;
-            behind.push(place);
-            behind.extend(inherited);
+            // What was waited for may itself be a wait that has no operation behind it yet.
+            let further = self.streams[place.stream].behind.iter();
+            let further: Vec<Place> =
+                further.filter(|(wait, _)| *wait <= place.number).map(|(_, place)| *place).collect();
+            let queue = &mut self.streams[stream];
+            let number = queue.finished + 1;
+            queue.behind.push((number, place));
+            queue.behind.extend(further.into_iter().map(|place| (number, place)));
         }
     }
 
@@ -267,7 +271,8 @@ impl Schedule {
         self.touched.ran |= bit(stream);
         if self.keeps_causes {
             let number = self.streams[stream].finished + 1;
-            self.causes = std::mem::take(&mut self.streams[stream].behind);
+            let behind = std::mem::take(&mut self.streams[stream].behind);
+            self.causes = behind.into_iter().map(|(_, place)| place).collect();
             self.causes.push(Place { stream, number });
         }
         if let Some(entry) = self.streams[stream].entries.pop_front() {
