@@ -1,47 +1,16 @@
 //! Small programs in every order their turns can be taken.
 
+#[path = "explore/programs.rs"]
+mod programs;
+
 use std::collections::BTreeSet;
 
 use xlog_testkit::{
-    check::{
-        Explored, Limits, Program, Scrutiny, Stack, Step, Way, Work, explore, explore_with, follow,
-    },
+    check::{Draw, Explored, Limits, Program, Stack, Step, Way, explore, explore_with, follow},
     oracle::{Step as TraceStep, Trace},
 };
 
-/// A program over three streams, the default one included.
-fn program(stack: Stack, blocks: usize, threads: &[&[Step]]) -> Program {
-    let threads = threads.iter().map(|steps| steps.to_vec()).collect();
-    Program { stack, streams: 2, blocks, device_turns: 128, faults: false, threads }
-}
-
-const fn allocate(block: usize, stream: usize) -> Step {
-    Step::Allocate { block, words: 16, stream, first_use: stream }
-}
-
-const fn launch(way: Way, work: Work, stream: usize) -> Step {
-    Step::Launch { way, work, stream, salt: 7 + stream as u32 }
-}
-
-const fn built(work: Work, stream: usize) -> Step {
-    launch(Way::Builder, work, stream)
-}
-
-const fn recorded(work: Work, stream: usize) -> Step {
-    launch(Way::Strict, work, stream)
-}
-
-const fn read(input: usize) -> Work {
-    Work::Read { input }
-}
-
-const fn increment(data: usize) -> Work {
-    Work::Increment { data }
-}
-
-const fn mix(input: usize, data: usize) -> Work {
-    Work::Mix { input, data }
-}
+use self::programs::*;
 
 fn show(name: &str, explored: &Explored) {
     println!(
@@ -65,64 +34,6 @@ fn all_clean(name: &str, program: &Program, floor: u64, total: u128) -> Explored
     assert!(explored.complete && !explored.careful, "{name}");
     assert!(explored.interleavings >= floor && explored.total >= total, "{name}: {explored:?}");
     explored
-}
-
-/// One block goes from stream to stream, and back to the first.
-fn hand_over_chain() -> Program {
-    let chain = [allocate(0, 0), built(increment(0), 1), recorded(increment(0), 2)];
-    let back = [allocate(1, 1), recorded(mix(0, 1), 0), built(mix(1, 0), 1)];
-    program(Stack::Async, 2, &[&chain, &back])
-}
-
-/// One block is read on two streams, and what came of that is read on the third.
-fn fan_out_and_in() -> Program {
-    let begin = [allocate(0, 0), recorded(increment(0), 0)];
-    let out = [allocate(1, 1), built(mix(0, 1), 1), allocate(2, 2), recorded(mix(0, 2), 2)];
-    let back = [recorded(Work::Blend { a: 1, b: 2, data: 0, out: 3 }, 0)];
-    program(Stack::Async, 4, &[&begin, &out, &[allocate(3, 0), back[0]]])
-}
-
-/// A block is freed while it is read elsewhere, and its memory is asked for again.
-fn free_while_read() -> Program {
-    let reader = [allocate(0, 0), recorded(read(0), 1), recorded(read(0), 2)];
-    let owner = [Step::Free { block: 0 }, allocate(1, 2)];
-    program(Stack::Async, 2, &[&reader, &owner])
-}
-
-/// Two threads with two recorders each, over the same blocks the other way round.
-fn two_recorders() -> Program {
-    let one = [allocate(0, 0), recorded(increment(0), 1), recorded(mix(0, 1), 2)];
-    let other = [allocate(1, 1), recorded(increment(1), 2), recorded(mix(1, 0), 1)];
-    program(Stack::Async, 2, &[&one, &other])
-}
-
-/// Recorders that are dropped before their work and before their commit, among others.
-fn dropped_recorders() -> Program {
-    let dropped = |enqueued| Way::Abandoned { enqueued };
-    let one = [allocate(0, 0), launch(dropped(true), increment(0), 1), built(read(0), 0)];
-    let other = [launch(dropped(false), read(0), 2), recorded(increment(0), 2)];
-    program(Stack::Async, 1, &[&one, &other])
-}
-
-/// One stream frees to the pool, the next takes a part of it, and the third what is left.
-fn pool_reuse() -> Program {
-    let large = Step::Allocate { block: 0, words: 1000, stream: 0, first_use: 0 };
-    let one = [large, recorded(read(0), 1), Step::Free { block: 0 }];
-    let small =
-        |block, stream| Step::Allocate { block, words: 250, stream, first_use: stream };
-    program(Stack::Pool, 3, &[&one, &[small(1, 1), built(increment(1), 2)], &[small(2, 2)]])
-}
-
-/// Three threads write one block.
-fn claim_conflict() -> Program {
-    let one = [allocate(0, 0), recorded(increment(0), 0)];
-    program(Stack::Async, 1, &[&one, &[recorded(increment(0), 1)], &[recorded(increment(0), 2)]])
-}
-
-/// The host asks and waits while streams run.
-fn waits_and_reaps() -> Program {
-    let one = [allocate(0, 0), built(increment(0), 1), Step::Free { block: 0 }, allocate(1, 1)];
-    program(Stack::Async, 2, &[&one, &[Step::TryReap, Step::Synchronize { stream: 1 }]])
 }
 
 /// What a run did, whatever its order was: the steps of each stream, and what the host learnt.
@@ -247,4 +158,59 @@ fn claims_that_conflict() {
 #[test]
 fn a_host_that_asks_and_waits() {
     all_clean("waits and reaps", &waits_and_reaps(), 2, 2);
+}
+
+#[test]
+fn six_operations_on_each_of_three_streams() {
+    all_clean("six on each stream", &six_on_each_stream(), 2, 2);
+}
+
+/// A step of one of two threads over two blocks and three streams.
+fn any_step(draw: &mut Draw) -> Step {
+    let (block, other) = draw.one_of(&[(0, 1), (1, 0)]);
+    let stream = draw.below(3);
+    match draw.below(12) {
+        0..2 => allocate(block, stream),
+        2..4 => Step::Free { block },
+        4 => built(increment(block), stream),
+        5 => recorded(read(block), stream),
+        6 => recorded(mix(block, other), stream),
+        7 => launch(Way::Abandoned { enqueued: draw.chance(128) }, increment(block), stream),
+        8 => Step::Download { block, stream },
+        9 => Step::Synchronize { stream },
+        10 => draw.one_of(&[Step::Reap, Step::TryReap, Step::Trim]),
+        _ => Step::Upload { block, stream, salt: 3 },
+    }
+}
+
+/// Programs nobody chose, so that nobody chose them well.
+#[test]
+fn the_reduction_loses_nothing_of_programs_that_nobody_wrote() {
+    let (mut compared, mut seed) = (0, 0);
+    while compared < 60 {
+        seed += 1;
+        let mut draw = Draw::new(seed);
+        let stack = draw.one_of(&[Stack::Async, Stack::Pool, Stack::Tracked, Stack::Tight]);
+        let mut threads = [vec![allocate(0, draw.below(3))], vec![allocate(1, draw.below(3))]];
+        for _ in 0..3 {
+            threads[draw.below(2)].push(any_step(&mut draw));
+        }
+        let program = program(stack, 2, &[&threads[0], &threads[1]]);
+        let explored = explore(&program, Limits::default());
+        assert!(explored.complete && explored.culprit.is_none(), "seed {seed}\n{program}");
+        if (2..500).contains(&explored.total) {
+            compared += 1;
+            reduction_loses_nothing(&format!("seed {seed}"), &program);
+        }
+    }
+}
+
+#[test]
+fn an_interleaving_can_be_followed_again() {
+    let program = hand_over_chain();
+    let limits = Limits { runs: 1, ..Limits::default() };
+    let explored = explore(&program, limits);
+    assert_eq!((explored.interleavings, explored.complete), (1, false));
+    let outcome = follow(&program, &[], limits.scrutiny);
+    assert_eq!(outcome.failures[0].kind(), "deadlock", "nobody had a turn");
 }

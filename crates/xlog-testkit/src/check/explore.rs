@@ -330,7 +330,6 @@ impl Chooser for Explorer<'_> {
         state.footprint = match state.turn {
             Turn::Stream(stream) => Footprint::of_operation(stream),
             Turn::Thread(_) => state.footprint.with(&touched).unwrap_or_else(|| {
-                eprintln!("SURPRISE {:?} {touched:?} {:?}", state.turn, state.footprint);
                 self.surprised = self.limits.reduced;
                 state.footprint
             }),

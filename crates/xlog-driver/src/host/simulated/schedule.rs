@@ -273,6 +273,8 @@ impl Schedule {
             let number = self.streams[stream].finished + 1;
             let behind = std::mem::take(&mut self.streams[stream].behind);
             self.causes = behind.into_iter().map(|(_, place)| place).collect();
+            let streams = self.causes.iter().map(|place| bit(place.stream));
+            self.touched.asked |= streams.fold(0, |all, stream| all | stream);
             self.causes.push(Place { stream, number });
         }
         if let Some(entry) = self.streams[stream].entries.pop_front() {
