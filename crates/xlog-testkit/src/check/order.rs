@@ -8,6 +8,9 @@ use super::{footprint::Footprint, run::Turn};
 /// Sets of turns that are looked at before counting is given up.
 const MOST_SETS: usize = 2_000_000;
 
+/// Threads and streams with turns that are counted.
+const ACTORS: usize = 8;
+
 /// One turn of a run.
 #[derive(Debug)]
 struct Event {
@@ -15,7 +18,7 @@ struct Event {
     actor: usize,
     footprint: Footprint,
     /// How many turns of each actor have to come before.
-    after: Vec<u16>,
+    after: Vec<u8>,
 }
 
 /// The turns of a run, each with those that it has to come after.
@@ -51,7 +54,7 @@ impl Order {
         let mut after = Vec::new();
         for (number, event) in earlier {
             let place = self.events[..=number].iter().filter(|other| other.actor == event.actor);
-            let place = place.count() as u16;
+            let place = u8::try_from(place.count()).unwrap_or(u8::MAX);
             after.resize(after.len().max(event.actor + 1), 0);
             after[event.actor] = after[event.actor].max(place);
         }
@@ -64,23 +67,27 @@ impl Order {
     pub(super) fn count(&self) -> u128 {
         let of = |actor| self.events.iter().filter(move |event| event.actor == actor);
         let turns: Vec<Vec<&Event>> = (0..self.actors.len()).map(|a| of(a).collect()).collect();
+        if turns.len() > ACTORS || turns.iter().any(|turns| turns.len() > usize::from(u8::MAX)) {
+            return u128::MAX;
+        }
         // Sets of turns that can come first, as how many of each actor; and their orders.
-        let mut sets: FxHashMap<Vec<u16>, u128> = FxHashMap::default();
-        sets.insert(vec![0; self.actors.len()], 1);
+        let mut sets: FxHashMap<[u8; ACTORS], u128> = FxHashMap::default();
+        sets.insert([0; ACTORS], 1);
         let mut looked_at = 0;
         for _ in 0..self.events.len() {
-            let mut longer: FxHashMap<Vec<u16>, u128> = FxHashMap::default();
             looked_at += sets.len();
             if looked_at > MOST_SETS {
                 return u128::MAX;
             }
+            let mut longer = FxHashMap::default();
+            longer.reserve(sets.len());
             for (set, orders) in sets {
                 for (actor, turns) in turns.iter().enumerate() {
                     let Some(next) = turns.get(usize::from(set[actor])) else { continue };
                     if next.after.iter().zip(&set).all(|(needed, taken)| needed <= taken) {
-                        let mut set = set.clone();
+                        let mut set = set;
                         set[actor] += 1;
-                        let count = longer.entry(set).or_default();
+                        let count: &mut u128 = longer.entry(set).or_default();
                         *count = count.saturating_add(orders);
                     }
                 }

@@ -3,48 +3,48 @@
 use xlog_testkit::check::{Program, Stack, Step, Way, Work};
 
 /// A program over three streams, the default one included.
-pub fn program(stack: Stack, blocks: usize, threads: &[&[Step]]) -> Program {
+pub(crate) fn program(stack: Stack, blocks: usize, threads: &[&[Step]]) -> Program {
     let threads = threads.iter().map(|steps| steps.to_vec()).collect();
     Program { stack, streams: 2, blocks, device_turns: 128, faults: false, threads }
 }
 
-pub const fn allocate(block: usize, stream: usize) -> Step {
+pub(crate) const fn allocate(block: usize, stream: usize) -> Step {
     Step::Allocate { block, words: 16, stream, first_use: stream }
 }
 
-pub const fn launch(way: Way, work: Work, stream: usize) -> Step {
+pub(crate) const fn launch(way: Way, work: Work, stream: usize) -> Step {
     Step::Launch { way, work, stream, salt: 7 + stream as u32 }
 }
 
-pub const fn built(work: Work, stream: usize) -> Step {
+pub(crate) const fn built(work: Work, stream: usize) -> Step {
     launch(Way::Builder, work, stream)
 }
 
-pub const fn recorded(work: Work, stream: usize) -> Step {
+pub(crate) const fn recorded(work: Work, stream: usize) -> Step {
     launch(Way::Strict, work, stream)
 }
 
-pub const fn read(input: usize) -> Work {
+pub(crate) const fn read(input: usize) -> Work {
     Work::Read { input }
 }
 
-pub const fn increment(data: usize) -> Work {
+pub(crate) const fn increment(data: usize) -> Work {
     Work::Increment { data }
 }
 
-pub const fn mix(input: usize, data: usize) -> Work {
+pub(crate) const fn mix(input: usize, data: usize) -> Work {
     Work::Mix { input, data }
 }
 
 /// One block goes from stream to stream, and back to the first.
-pub fn hand_over_chain() -> Program {
+pub(crate) fn hand_over_chain() -> Program {
     let chain = [allocate(0, 0), built(increment(0), 1), recorded(increment(0), 2)];
     let back = [allocate(1, 1), recorded(mix(0, 1), 0), built(mix(1, 0), 1)];
     program(Stack::Async, 2, &[&chain, &back])
 }
 
 /// One block is read on two streams, and what came of that is read on the third.
-pub fn fan_out_and_in() -> Program {
+pub(crate) fn fan_out_and_in() -> Program {
     let begin = [allocate(0, 0), recorded(increment(0), 0)];
     let out = [allocate(1, 1), built(mix(0, 1), 1), allocate(2, 2), recorded(mix(0, 2), 2)];
     let back = [recorded(Work::Blend { a: 1, b: 2, data: 0, out: 3 }, 0)];
@@ -52,21 +52,21 @@ pub fn fan_out_and_in() -> Program {
 }
 
 /// A block is freed while it is read elsewhere, and its memory is asked for again.
-pub fn free_while_read() -> Program {
+pub(crate) fn free_while_read() -> Program {
     let reader = [allocate(0, 0), recorded(read(0), 1), recorded(read(0), 2)];
     let owner = [Step::Free { block: 0 }, allocate(1, 2)];
     program(Stack::Async, 2, &[&reader, &owner])
 }
 
 /// Two threads with two recorders each, over the same blocks the other way round.
-pub fn two_recorders() -> Program {
+pub(crate) fn two_recorders() -> Program {
     let one = [allocate(0, 0), recorded(increment(0), 1), recorded(mix(0, 1), 2)];
     let other = [allocate(1, 1), recorded(increment(1), 2), recorded(mix(1, 0), 1)];
     program(Stack::Async, 2, &[&one, &other])
 }
 
 /// Recorders that are dropped before their work and before their commit, among others.
-pub fn dropped_recorders() -> Program {
+pub(crate) fn dropped_recorders() -> Program {
     let dropped = |enqueued| Way::Abandoned { enqueued };
     let one = [allocate(0, 0), launch(dropped(true), increment(0), 1), built(read(0), 0)];
     let other = [launch(dropped(false), read(0), 2), recorded(increment(0), 2)];
@@ -74,7 +74,7 @@ pub fn dropped_recorders() -> Program {
 }
 
 /// One stream frees to the pool, the next takes a part of it, and the third what is left.
-pub fn pool_reuse() -> Program {
+pub(crate) fn pool_reuse() -> Program {
     let large = Step::Allocate { block: 0, words: 1000, stream: 0, first_use: 0 };
     let one = [large, recorded(read(0), 1), Step::Free { block: 0 }];
     let small =
@@ -83,25 +83,25 @@ pub fn pool_reuse() -> Program {
 }
 
 /// Three threads write one block.
-pub fn claim_conflict() -> Program {
+pub(crate) fn claim_conflict() -> Program {
     let one = [allocate(0, 0), recorded(increment(0), 0)];
     program(Stack::Async, 1, &[&one, &[recorded(increment(0), 1)], &[recorded(increment(0), 2)]])
 }
 
 /// The host asks and waits while streams run.
-pub fn waits_and_reaps() -> Program {
+pub(crate) fn waits_and_reaps() -> Program {
     let one = [allocate(0, 0), built(increment(0), 1), Step::Free { block: 0 }, allocate(1, 1)];
     program(Stack::Async, 2, &[&one, &[Step::TryReap, Step::Synchronize { stream: 1 }]])
 }
 
 /// Three threads with six launches each, every thread on a stream and a block of its own, and one
 /// block that goes from each to the next at the end.
-pub fn six_on_each_stream() -> Program {
+pub(crate) fn six_on_each_stream() -> Program {
     let thread = |own: usize, next: usize| {
         let work = [increment(own), read(own), increment(own), read(own)];
         let ways = [Way::Builder, Way::Strict, Way::Builder, Way::Builder];
         let launches = ways.into_iter().zip(work).map(|(way, work)| launch(way, work, own));
-        let handed_over = [recorded(mix(next, own), own)];
+        let handed_over = [built(mix(next, own), own)];
         let steps = std::iter::once(allocate(own, own)).chain(launches).chain(handed_over);
         steps.collect::<Vec<_>>()
     };
