@@ -112,7 +112,10 @@ fn the_reduction_loses_nothing() {
         ),
         (
             "a download",
-            small(Stack::Async, &[&[allocate(0, 0), Step::Download { block: 0, stream: 1 }], &[write]]),
+            small(
+                Stack::Async,
+                &[&[allocate(0, 0), Step::Download { block: 0, stream: 1 }], &[write]],
+            ),
         ),
     ];
     for (name, program) in cases {

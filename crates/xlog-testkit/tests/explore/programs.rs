@@ -77,8 +77,7 @@ pub(crate) fn dropped_recorders() -> Program {
 pub(crate) fn pool_reuse() -> Program {
     let large = Step::Allocate { block: 0, words: 1000, stream: 0, first_use: 0 };
     let one = [large, recorded(read(0), 1), Step::Free { block: 0 }];
-    let small =
-        |block, stream| Step::Allocate { block, words: 250, stream, first_use: stream };
+    let small = |block, stream| Step::Allocate { block, words: 250, stream, first_use: stream };
     program(Stack::Pool, 3, &[&one, &[small(1, 1), built(increment(1), 2)], &[small(2, 2)]])
 }
 

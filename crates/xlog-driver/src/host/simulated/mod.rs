@@ -21,12 +21,12 @@ use std::{fmt, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 
+pub use self::touched::{Streams, Touched};
 use self::{
     memory::SimulatedMemory,
     schedule::{Entry, Schedule},
     touched::bit,
 };
-pub use self::touched::{Streams, Touched};
 use super::{fault::FaultCell, operation::Operation, stream::QUEUE_DEPTH};
 use crate::{
     DeviceCall, DeviceInfo, DeviceKind, DeviceWatcher, DriverResult, OperationId, RawStream,

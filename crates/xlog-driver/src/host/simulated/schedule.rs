@@ -203,8 +203,10 @@ impl Schedule {
         {
             // What was waited for may itself be a wait that has no operation behind it yet.
             let further = self.streams[place.stream].behind.iter();
-            let further: Vec<Place> =
-                further.filter(|(wait, _)| *wait <= place.number).map(|(_, place)| *place).collect();
+            let further: Vec<Place> = further
+                .filter(|(wait, _)| *wait <= place.number)
+                .map(|(_, place)| *place)
+                .collect();
             let queue = &mut self.streams[stream];
             let number = queue.finished + 1;
             queue.behind.push((number, place));
