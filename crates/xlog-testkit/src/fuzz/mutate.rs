@@ -97,7 +97,7 @@ impl Mutator {
         match draw.below(14) {
             0 => input.truncate(at),
             1 if at < input.len() => input[at] ^= 1 << draw.below(8),
-            2 if at < input.len() => input[at] = draw.next() as u8,
+            2 if at < input.len() => input[at] = draw.number() as u8,
             3 if at < input.len() => drop(input.remove(at)),
             4 => insert(input, at, &self.one_of(draw, &self.words)),
             5 => replace(input, part(input, at, b"\n"), &self.one_of(draw, &self.words)),
