@@ -151,20 +151,32 @@ fn verdict(template: &LogRecord, input: &[u8]) -> Verdict {
     }
 }
 
-const CASES: u64 = if cfg!(debug_assertions) { 4_000 } else { 40_000 };
+/// Cases; `XLOG_FUZZ_SECONDS` makes it more.
+const CASES: u64 = if cfg!(debug_assertions) { 30_000 } else { 200_000 };
 
 const CSV: &str = "Thread,Time,Action,Pointer,Size,Stream\n\
     1,10:43:21.123456,allocate,0x7f0000001000,1024,0x2\n\
     2,10:43:22,allocate failure,(nil),18446744073709551615,0\n\
     \"1\",\"23:59:60.5\",\"free\",\"0x7f0000001000\",\"1024\",\"0x2\"\n";
 
-const JSON: &str = r#"{"sequence":0,"time_ns":5,"thread":0,"action":"allocate","stream":1,"tag":"t","bytes":512,"asked":500,"address":"0x7f00","generation":1,"ok":true}
-{"sequence":1,"time_ns":6,"thread":0,"action":"prepare","stream":2,"address":"0x7f00","generation":1,"access":"read_write","ok":true}
-{"sequence":2,"time_ns":7,"thread":1,"action":"finish","stream":2,"address":"0x7f00","generation":1,"access":"read","ok":false,"error":"no \"luck\"\n"}
-{"sequence":3,"time_ns":8,"thread":1,"action":"free","stream":1,"bytes":512,"address":"0x7f00","ok":true}
-{"sequence":4,"time_ns":9,"thread":1,"action":"reap","ok":true}
-{"sequence":5,"thread":1,"action":"try_reap","ok":true}
-"#;
+const JSON: &str = concat!(
+    r#"{"sequence":0,"time_ns":5,"thread":0,"action":"allocate","stream":1,"tag":"t","#,
+    r#""bytes":512,"asked":500,"address":"0x7f00","generation":1,"ok":true}"#,
+    "\n",
+    r#"{"sequence":1,"time_ns":6,"thread":0,"action":"prepare","stream":2,"address":"0x7f00","#,
+    r#""generation":1,"access":"read_write","ok":true}"#,
+    "\n",
+    r#"{"sequence":2,"time_ns":7,"thread":1,"action":"finish","stream":2,"address":"0x7f00","#,
+    r#""generation":1,"access":"read","ok":false,"error":"no \"luck\"\n"}"#,
+    "\n",
+    r#"{"sequence":3,"time_ns":8,"thread":1,"action":"free","stream":1,"bytes":512,"#,
+    r#""address":"0x7f00","ok":true}"#,
+    "\n",
+    r#"{"sequence":4,"time_ns":9,"thread":1,"action":"reap","ok":true}"#,
+    "\n",
+    r#"{"sequence":5,"thread":1,"action":"try_reap","ok":true}"#,
+    "\n",
+);
 
 #[test]
 fn logs_that_nobody_would_write() {

@@ -81,6 +81,19 @@ pub(crate) fn pool_reuse() -> Program {
     program(Stack::Pool, 3, &[&one, &[small(1, 1), built(increment(1), 2)], &[small(2, 2)]])
 }
 
+/// All that a pool may have is one large block on the first stream. Once that is freed, the second
+/// stream takes a part of it and the third what is left, both behind its last use; before, they are
+/// refused.
+pub(crate) fn pool_steal() -> Program {
+    let large = Step::Allocate { block: 0, words: 900_000, stream: 0, first_use: 0 };
+    let small = |block, stream| {
+        let words = 400_000;
+        Step::Allocate { block, words, stream, first_use: stream }
+    };
+    let one = [large, built(read(0), 1), Step::Free { block: 0 }];
+    program(Stack::Cramped, 3, &[&one, &[small(1, 1)], &[small(2, 2)]])
+}
+
 /// Three threads write one block.
 pub(crate) fn claim_conflict() -> Program {
     let one = [allocate(0, 0), recorded(increment(0), 0)];
