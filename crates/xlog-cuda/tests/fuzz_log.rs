@@ -85,7 +85,13 @@ fn record(template: &LogRecord, call: &LoggedCall) -> Option<LogRecord> {
 /// What was read, written by our own writers and read again.
 fn round_trip(template: &LogRecord, calls: &[LoggedCall]) -> Verdict {
     let records: Option<Vec<_>> = calls.iter().map(|call| record(template, call)).collect();
-    let Some(records) = records.filter(|records| !records.is_empty()) else { return Ok(()) };
+    match records.filter(|records| !records.is_empty()) {
+        Some(records) => written_and_read(&records, calls),
+        None => Ok(()),
+    }
+}
+
+fn written_and_read(records: &[LogRecord], calls: &[LoggedCall]) -> Verdict {
     let (json, csv) = (JsonLinesSink::new(Vec::new()), CsvSink::new(Vec::new()));
     records.iter().for_each(|record| json.record(record.clone()));
     records.iter().for_each(|record| csv.record(record.clone()));

@@ -26,8 +26,8 @@ fn show(name: &str, explored: &Explored) {
     }
 }
 
-/// Explores all of a program, which is to be clean: in at least so many interleavings, of at least so
-/// many, since one that explores nothing is clean too.
+/// Explores all of a program, which is to be clean: in at least so many interleavings, of at least
+/// so many, since one that explores nothing is clean too.
 fn all_clean(name: &str, program: &Program, floor: u64, total: u128) -> Explored {
     let explored = explore(program, Limits::default());
     show(name, &explored);
@@ -171,6 +171,8 @@ fn claims_that_conflict() {
 fn a_host_that_asks_and_waits() {
     all_clean("waits and reaps", &waits_and_reaps(), 81, 1282);
 }
+
+/// Three threads with six launches each, every thread on a stream and a block of its own, and one
 
 #[test]
 fn six_operations_on_each_of_three_streams() {

@@ -1,4 +1,5 @@
-//! Known defects are found by exploring small programs, each in an order that can be followed again.
+//! Known defects are found by exploring small programs, each in an order that can be followed
+//! again.
 
 #[path = "explore/programs.rs"]
 mod programs;
@@ -41,8 +42,8 @@ fn found(mutant: Mutant) -> Option<&'static str> {
     kind
 }
 
-/// What exploring these programs finds. The others need a call that fails, a stale handle, a budget,
-/// a use past the recorder, two threads inside one call, or no check at all.
+/// What exploring these programs finds. The others need a call that fails, a stale handle, a
+/// budget, a use past the recorder, two threads inside one call, or no check at all.
 const FOUND: [Mutant; 17] = [
     Mutant::OneReader,
     Mutant::ReadersPileUp,

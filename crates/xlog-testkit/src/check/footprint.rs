@@ -17,9 +17,9 @@
 //!
 //! So two operations of the device on different streams commute. Operations that touch the same
 //! bytes and could go in either order do not; but that is the race that the oracle reports in
-//! whichever order they go, and there the exploration ends. An operation and a thread's turn commute
-//! unless the turn asks: what is enqueued goes to the back of a queue, what runs comes from its
-//! front.
+//! whichever order they go, and there the exploration ends. An operation and a thread's turn
+//! commute unless the turn asks: what is enqueued goes to the back of a queue, what runs comes from
+//! its front.
 
 use xlog_driver::host::{Streams, Touched};
 

@@ -116,7 +116,8 @@ impl Mutator {
             10 => {
                 let (one, other) = (part(input, at, b"\n"), draw.below(input.len() + 1));
                 let text = input[one.clone()].to_vec();
-                replace(input, one, &input[part(input, other, b"\n")].to_vec());
+                let others = input[part(input, other, b"\n")].to_vec();
+                replace(input, one, &others);
                 let other = part(input, other.min(input.len()), b"\n");
                 replace(input, other, &text);
             }

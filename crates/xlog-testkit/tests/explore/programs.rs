@@ -106,7 +106,6 @@ pub(crate) fn waits_and_reaps() -> Program {
     program(Stack::Async, 2, &[&one, &[Step::TryReap, Step::Synchronize { stream: 1 }]])
 }
 
-/// Three threads with six launches each, every thread on a stream and a block of its own, and one
 /// block that goes from each to the next at the end.
 pub(crate) fn six_on_each_stream() -> Program {
     let thread = |own: usize, next: usize| {

@@ -317,8 +317,8 @@ impl Schedule {
         None
     }
 
-    /// Steps until `holds`. If nothing can run before that, nothing ever will. With `only` a stream,
-    /// nothing runs but what that needs.
+    /// Steps until `holds`. If nothing can run before that, nothing ever will. With `only` a
+    /// stream, nothing runs but what that needs.
     pub(super) fn run_until(
         &mut self,
         call: &'static str,
