@@ -172,7 +172,20 @@ fn a_host_that_asks_and_waits() {
     all_clean("waits and reaps", &waits_and_reaps(), 81, 1282);
 }
 
-/// Three threads with six launches each, every thread on a stream and a block of its own, and one
+/// Three threads with six operations each on a stream and a block of their own; at the end, each
+/// reads the next one's block.
+fn six_on_each_stream() -> Program {
+    let thread = |own: usize, next: usize| {
+        let work = [increment(own), read(own), increment(own), read(own)];
+        let ways = [Way::Builder, Way::Strict, Way::Builder, Way::Builder];
+        let launches = ways.into_iter().zip(work).map(|(way, work)| launch(way, work, own));
+        let handed_over = [built(mix(next, own), own)];
+        let steps = std::iter::once(allocate(own, own)).chain(launches).chain(handed_over);
+        steps.collect::<Vec<_>>()
+    };
+    let threads = [thread(0, 1), thread(1, 2), thread(2, 0)];
+    program(Stack::Async, 3, &[&threads[0], &threads[1], &threads[2]])
+}
 
 #[test]
 fn six_operations_on_each_of_three_streams() {

@@ -105,17 +105,3 @@ pub(crate) fn waits_and_reaps() -> Program {
     let one = [allocate(0, 0), built(increment(0), 1), Step::Free { block: 0 }, allocate(1, 1)];
     program(Stack::Async, 2, &[&one, &[Step::TryReap, Step::Synchronize { stream: 1 }]])
 }
-
-/// block that goes from each to the next at the end.
-pub(crate) fn six_on_each_stream() -> Program {
-    let thread = |own: usize, next: usize| {
-        let work = [increment(own), read(own), increment(own), read(own)];
-        let ways = [Way::Builder, Way::Strict, Way::Builder, Way::Builder];
-        let launches = ways.into_iter().zip(work).map(|(way, work)| launch(way, work, own));
-        let handed_over = [built(mix(next, own), own)];
-        let steps = std::iter::once(allocate(own, own)).chain(launches).chain(handed_over);
-        steps.collect::<Vec<_>>()
-    };
-    let threads = [thread(0, 1), thread(1, 2), thread(2, 0)];
-    program(Stack::Async, 3, &[&threads[0], &threads[1], &threads[2]])
-}
