@@ -38,6 +38,8 @@ impl FromStr for DeviceChoice {
                 .strip_prefix("cuda:")
                 .and_then(|ordinal| ordinal.parse().ok())
                 .map(Self::Cuda)
+                // `parse` would also take a sign, and zeros before the number.
+                .filter(|choice| choice.to_string() == text)
                 .ok_or_else(|| "a device is host, cuda:N (as cuda:0), or auto".to_owned()),
         }
     }

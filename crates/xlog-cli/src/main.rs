@@ -16,6 +16,8 @@ mod bench;
 mod check;
 mod device;
 mod doctor;
+#[cfg(test)]
+mod fuzz;
 mod replay;
 
 use std::process::ExitCode;

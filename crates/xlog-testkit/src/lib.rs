@@ -11,6 +11,7 @@
 //! ```
 
 pub mod check;
+pub mod fuzz;
 pub mod oracle;
 #[cfg(feature = "suites")]
 pub mod suites;

@@ -24,7 +24,7 @@ pub use driver::HostDriver;
 pub use kernel::{
     Direct, HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy, Observed, Output,
 };
-pub use simulated::SimulatedDriver;
+pub use simulated::{SimulatedDriver, Streams, Touched};
 
 #[cfg(doc)]
 use crate::{DeviceWatcher, Driver};

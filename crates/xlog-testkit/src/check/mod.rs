@@ -17,9 +17,12 @@
 //! ```
 
 mod bench;
+mod explore;
 mod failure;
+mod footprint;
 mod judge;
 mod model;
+mod order;
 mod plant;
 mod program;
 mod random;
@@ -31,11 +34,12 @@ mod sweep;
 mod torture;
 mod world;
 
+pub use explore::{Explored, Interleaving, Limits, explore, explore_with, follow};
 pub use failure::Failure;
 pub use plant::{Plant, plant};
 pub use program::{Program, Shape, Step, Stream, Variable, Way, Work, Workload};
 pub use random::Draw;
-pub use run::{Chooser, Counts, Outcome, Scrutiny, run};
+pub use run::{Counts, Outcome, Scrutiny, Turn, run};
 pub use shrink::{Culprit, shrink};
 pub use stack::Stack;
 pub use sweep::{Plan, Report, check_seed, sweep, turns_of};

@@ -9,7 +9,10 @@ use xlog_cuda::{
     launch::LaunchRecorder,
     memory::Download,
 };
-use xlog_driver::Arguments;
+use xlog_driver::{
+    Arguments,
+    host::{SimulatedDriver, Streams},
+};
 
 use super::{
     bench::{Claim, Stale},
@@ -20,22 +23,48 @@ use super::{
     world::World,
 };
 
+/// Whose turn it is: a thread's, or a stream's of the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Turn {
+    /// The next thing this thread does.
+    Thread(usize),
+    /// The next operation of this stream.
+    Stream(Stream),
+}
+
 /// Decides whose turn it is.
-pub trait Chooser {
-    /// One of `among` turns.
-    fn choose(&mut self, among: usize) -> usize;
-    /// Whether the next turn is the device's, if both it and a thread could go on.
-    fn device_first(&mut self, parts: u8) -> bool;
+pub(super) trait Chooser {
+    /// One of the threads that are `ready`, or of the streams that are `runnable`; none, to end the
+    /// run here.
+    fn choose(&mut self, run: &Run<'_>, ready: &[usize], runnable: Streams) -> Option<Turn>;
+    /// Everything is set up.
+    fn begin(&mut self, _run: &Run<'_>) {}
+    /// The turn was taken.
+    fn took(&mut self, _run: &Run<'_>) {}
+    /// The device that the program runs on, which is made like this unless the chooser has reasons.
+    fn device(&self, device: SimulatedDriver) -> SimulatedDriver {
+        device
+    }
 }
 
 impl Chooser for Draw {
-    fn choose(&mut self, among: usize) -> usize {
-        self.below(among)
+    fn choose(&mut self, run: &Run<'_>, ready: &[usize], runnable: Streams) -> Option<Turn> {
+        let device = runnable != 0 && (ready.is_empty() || self.chance(run.program.device_turns));
+        if !device {
+            return ready.get(self.below(ready.len())).map(|thread| Turn::Thread(*thread));
+        }
+        let choice = self.below(runnable.count_ones() as usize);
+        streams_of(runnable).nth(choice).map(Turn::Stream)
     }
+}
 
-    fn device_first(&mut self, parts: u8) -> bool {
-        self.chance(parts)
-    }
+/// The streams that are set.
+pub(super) fn streams_of(mut streams: Streams) -> impl Iterator<Item = Stream> {
+    std::iter::from_fn(move || {
+        let stream = (streams != 0).then(|| streams.trailing_zeros() as usize);
+        streams &= streams.wrapping_sub(1);
+        stream
+    })
 }
 
 /// How much a run did.
@@ -111,7 +140,8 @@ pub(super) fn run_with(
 ) -> Outcome {
     let mut outcome = Outcome::default();
     let ran = catch_unwind(AssertUnwindSafe(|| {
-        let mut run = match World::new(program, seed) {
+        let device = chooser.device(SimulatedDriver::new(0, seed));
+        let mut run = match World::new(program, device) {
             Ok(world) => Run::new(program, world),
             Err(error) => {
                 let failure = Failure::UnexpectedError(format!("setting up: {error}"));
@@ -121,6 +151,7 @@ pub(super) fn run_with(
         if program.faults {
             run.world.driver.fail_randomly(seed, ONE_FAULT_IN, MOST_FAULTS);
         }
+        chooser.begin(&run);
         run.take_turns(chooser);
         judge::judge(run, Draw::new(seed), scrutiny)
     }));
@@ -184,17 +215,16 @@ impl<'p> Run<'p> {
         loop {
             let ready: Vec<usize> =
                 (0..self.threads.len()).filter(|thread| self.is_ready(*thread)).collect();
-            let runnable = self.world.simulation.runnable();
-            let device = runnable > 0
-                && (ready.is_empty() || chooser.device_first(self.program.device_turns));
+            let runnable = self.world.simulation.runnable_streams();
             self.counts.turns += 1;
-            if device {
-                self.world.simulation.step_choice(chooser.choose(runnable));
-            } else if let Some(thread) = ready.get(chooser.choose(ready.len())) {
-                self.take_turn(*thread);
-            } else {
-                break;
+            match chooser.choose(self, &ready, runnable) {
+                Some(Turn::Stream(stream)) => {
+                    self.world.simulation.step_stream(stream);
+                }
+                Some(Turn::Thread(thread)) => self.take_turn(thread),
+                None => break,
             }
+            chooser.took(self);
             if !self.failures.is_empty() || self.world.simulation.deadlock().is_some() {
                 break;
             }

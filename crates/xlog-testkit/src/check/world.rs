@@ -31,10 +31,9 @@ pub(super) struct World {
 }
 
 impl World {
-    pub(super) fn new(program: &Program, seed: u64) -> ResourceResult<Self> {
+    pub(super) fn new(program: &Program, simulation: SimulatedDriver) -> ResourceResult<Self> {
         let oracle = Arc::new(Oracle::new());
-        let simulation = SimulatedDriver::new(0, seed).with_memory(MEMORY);
-        let simulation = simulation.poisoning_at_most(POISONED);
+        let simulation = simulation.with_memory(MEMORY).poisoning_at_most(POISONED);
         let simulation = Arc::new(simulation.watched_by(Arc::clone(&oracle) as _));
         let driver = Arc::new(LayeredDriver::new(Arc::clone(&simulation) as Arc<dyn Driver>));
         let device = Arc::new(CudaDevice::with_driver(Arc::clone(&driver) as Arc<dyn Driver>));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{SimulatedDriver, memory::FRESH, schedule::Entry};
+use super::{SimulatedDriver, memory::FRESH, schedule::Entry, touched::bit};
 use crate::{
     Arguments, CopyKind, DeviceCall, DeviceInfo, DeviceWatcher, Driver, DriverResult,
     KernelDefinition, LaunchDims, MemoryInfo, OperationId, RawEvent, RawFunction, RawStream,
@@ -20,12 +20,14 @@ impl Driver for SimulatedDriver {
 
     fn memory(&self) -> DriverResult<MemoryInfo> {
         self.fault.check()?;
-        Ok(self.schedule.lock().memory.info())
+        let mut schedule = self.schedule.lock();
+        schedule.touched.memory = true;
+        Ok(schedule.memory.info())
     }
 
     fn synchronize_device(&self) -> DriverResult<()> {
         let mut schedule = self.schedule.lock();
-        self.run_until(&mut schedule, "synchronize_device", |schedule| schedule.is_idle())?;
+        self.run_until(&mut schedule, "synchronize_device", None, |schedule| schedule.is_idle())?;
         let before = OperationId(schedule.next_operation);
         self.tell(&DeviceCall::DeviceDone { before });
         Ok(())
@@ -50,7 +52,8 @@ impl Driver for SimulatedDriver {
         let mut schedule = self.schedule.lock();
         let index = schedule.stream(stream, "synchronize_stream")?;
         let tail = schedule.tail(index);
-        self.run_until(&mut schedule, "synchronize_stream", |now| now.is_reached(tail))?;
+        let done = |now: &super::Schedule| now.is_reached(tail);
+        self.run_until(&mut schedule, "synchronize_stream", Some(index), done)?;
         let before = OperationId(schedule.next_operation);
         self.tell(&DeviceCall::StreamDone { stream, before });
         Ok(())
@@ -58,8 +61,9 @@ impl Driver for SimulatedDriver {
 
     unsafe fn stream_progress(&self, stream: RawStream) -> DriverResult<StreamProgress> {
         self.fault.check()?;
-        let schedule = self.asked();
+        let mut schedule = self.asked();
         let index = schedule.stream(stream, "stream_progress")?;
+        schedule.touched.asked |= bit(index);
         if schedule.pending(index) > 0 {
             return Ok(StreamProgress::Busy);
         }
@@ -92,6 +96,7 @@ impl Driver for SimulatedDriver {
         self.fault.check()?;
         let mut schedule = self.schedule.lock();
         let tail = schedule.tail(schedule.stream(stream, "record_event")?);
+        schedule.touched.enqueued |= bit(tail.stream);
         *schedule.event(event, "record_event")? = Some(tail);
         self.tell(&DeviceCall::EventRecorded { event, stream });
         Ok(())
@@ -104,7 +109,9 @@ impl Driver for SimulatedDriver {
         let place = *schedule.event(event, "wait_event")?;
         self.make_room(&mut schedule, index, "wait_event")?;
         self.tell(&DeviceCall::EventWaited { stream, event });
-        if let Some(place) = place.filter(|place| !schedule.is_reached(*place)) {
+        schedule.touched.enqueued |= bit(index);
+        let kept = |place: &_| schedule.keeps_causes || !schedule.is_reached(*place);
+        if let Some(place) = place.filter(kept) {
             schedule.push(index, Entry::Wait(place));
         }
         Ok(())
@@ -114,6 +121,7 @@ impl Driver for SimulatedDriver {
         self.fault.check()?;
         let mut schedule = self.asked();
         let place = *schedule.event(event, "event_done")?;
+        schedule.touched.asked |= place.map_or(0, |place| bit(place.stream));
         let done = place.is_none_or(|place| schedule.is_reached(place));
         if done {
             self.tell(&DeviceCall::EventDone { event });
@@ -125,7 +133,11 @@ impl Driver for SimulatedDriver {
         let mut schedule = self.schedule.lock();
         let place = *schedule.event(event, "synchronize_event")?;
         let done = |now: &_| place.is_none_or(|place| super::Schedule::is_reached(now, place));
-        self.run_until(&mut schedule, "synchronize_event", done)?;
+        let stream = place.map(|place| place.stream);
+        if stream.is_some() {
+            self.run_until(&mut schedule, "synchronize_event", stream, done)?;
+        }
+        self.fault.check()?;
         self.tell(&DeviceCall::EventDone { event });
         Ok(())
     }
@@ -133,6 +145,7 @@ impl Driver for SimulatedDriver {
     fn allocate(&self, bytes: usize) -> DriverResult<u64> {
         self.fault.check()?;
         let mut schedule = self.asked();
+        schedule.asks_for_memory(bytes, None);
         let (address, size) = schedule.memory.allocate(bytes, None, "allocate")?;
         schedule.memory.poison(address, size, FRESH);
         self.tell(&DeviceCall::Allocated { address, bytes, stream: None });
@@ -143,6 +156,7 @@ impl Driver for SimulatedDriver {
         self.synchronize_device()?;
         // Locked until the watcher knows: the memory's next owner must not come first.
         let mut schedule = self.schedule.lock();
+        schedule.touched.memory = true;
         schedule.memory.free(pointer)?;
         self.tell(&DeviceCall::Freed { address: pointer, stream: None });
         Ok(())
@@ -153,6 +167,7 @@ impl Driver for SimulatedDriver {
         let mut schedule = self.asked();
         let index = schedule.stream(stream, "allocate_on")?;
         self.make_room(&mut schedule, index, "allocate_on")?;
+        schedule.asks_for_memory(bytes, Some(index));
         let (address, size) = schedule.memory.allocate(bytes, Some(index), "allocate_on")?;
         self.tell(&DeviceCall::Allocated { address, bytes, stream: Some(stream) });
         schedule.push(index, Entry::Fresh { address, size });
@@ -164,6 +179,7 @@ impl Driver for SimulatedDriver {
         let mut schedule = self.schedule.lock();
         let index = schedule.stream(stream, "free_on")?;
         self.make_room(&mut schedule, index, "free_on")?;
+        schedule.touched.memory = true;
         let free = schedule.memory.free_on(pointer, index)?;
         self.tell(&DeviceCall::Freed { address: pointer, stream: Some(stream) });
         schedule.push(index, Entry::Freed(free));
@@ -173,6 +189,7 @@ impl Driver for SimulatedDriver {
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
         self.fault.check()?;
         let mut schedule = self.schedule.lock();
+        schedule.touched.memory = true;
         let address = schedule.memory.allocate_pinned(bytes)?;
         self.tell(&DeviceCall::PinnedAllocated { address, bytes });
         Ok(address as *mut u8)
@@ -181,6 +198,7 @@ impl Driver for SimulatedDriver {
     unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
         let address = pointer as u64;
         let mut schedule = self.schedule.lock();
+        schedule.touched.memory = true;
         schedule.memory.free_pinned(address)?;
         self.tell(&DeviceCall::PinnedFreed { address });
         Ok(())

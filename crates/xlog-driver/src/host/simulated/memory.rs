@@ -28,6 +28,8 @@ struct FreeRange {
     address: u64,
     /// The stream it was freed on, until that has executed the free.
     pending_on: Option<usize>,
+    /// The stream it was freed on, if it was on one.
+    freed_on: Option<usize>,
 }
 
 /// A part of the arena with one purpose.
@@ -190,6 +192,21 @@ impl SimulatedMemory {
         Ok(address)
     }
 
+    /// Streams whose progress decides which range an allocation of `bytes` on `stream` gets: those
+    /// that have yet to execute a free, and those that have.
+    pub(super) fn freed_elsewhere(
+        &self,
+        bytes: usize,
+        stream: Option<usize>,
+    ) -> impl Iterator<Item = usize> {
+        let size = size_class(bytes).map_or(0, |size| size as u64);
+        // What is joined once fresh memory ran out can be of any size.
+        let full = size > self.device.end - self.device.next;
+        let fits = move |(freed, _): &(&u64, &Vec<FreeRange>)| full || **freed == size;
+        let ranges = self.device.free.iter().filter(fits).flat_map(|(_, ranges)| ranges);
+        ranges.filter_map(|range| range.freed_on).filter(move |on| Some(*on) != stream)
+    }
+
     fn take(
         space: &mut Space,
         bytes: usize,
@@ -205,7 +222,7 @@ impl SimulatedMemory {
     pub(super) fn free_on(&mut self, address: u64, stream: usize) -> DriverResult<PendingFree> {
         self.frees += 1;
         let id = self.frees;
-        let range = FreeRange { id, address, pending_on: Some(stream) };
+        let range = FreeRange { id, address, pending_on: Some(stream), freed_on: Some(stream) };
         let size = self.device.give(range).ok_or_else(|| not_an_allocation(address, "free_on"))?;
         Ok(PendingFree { id, address, size })
     }
@@ -222,7 +239,7 @@ impl SimulatedMemory {
 
     /// Takes a range back at once; the device is at rest.
     pub(super) fn free(&mut self, address: u64) -> DriverResult<()> {
-        let range = FreeRange { id: 0, address, pending_on: None };
+        let range = FreeRange { id: 0, address, pending_on: None, freed_on: None };
         let size = self.device.give(range).ok_or_else(|| not_an_allocation(address, "free"))?;
         self.poison(address, size, FREED);
         Ok(())
@@ -230,7 +247,7 @@ impl SimulatedMemory {
 
     /// Takes pinned memory back at once.
     pub(super) fn free_pinned(&mut self, address: u64) -> DriverResult<()> {
-        let range = FreeRange { id: 0, address, pending_on: None };
+        let range = FreeRange { id: 0, address, pending_on: None, freed_on: None };
         let size = self.pinned.give(range);
         let size = size.ok_or_else(|| not_an_allocation(address, "free_pinned"))?;
         self.poison(address, size, FREED);

@@ -15,14 +15,17 @@ mod driver;
 mod memory;
 mod random;
 mod schedule;
+mod touched;
 
 use std::{fmt, sync::Arc};
 
 use parking_lot::{Mutex, MutexGuard};
 
+pub use self::touched::{Streams, Touched};
 use self::{
     memory::SimulatedMemory,
     schedule::{Entry, Schedule},
+    touched::bit,
 };
 use super::{fault::FaultCell, operation::Operation, stream::QUEUE_DEPTH};
 use crate::{
@@ -64,6 +67,7 @@ struct Settings {
     memory: u64,
     poisoned_at_most: usize,
     steps_when_asked: bool,
+    runs_ahead: bool,
 }
 
 impl SimulatedDriver {
@@ -75,6 +79,7 @@ impl SimulatedDriver {
             memory: DEFAULT_MEMORY,
             poisoned_at_most: usize::MAX,
             steps_when_asked: true,
+            runs_ahead: true,
         };
         Self {
             info: DeviceInfo {
@@ -118,6 +123,15 @@ impl SimulatedDriver {
         self
     }
 
+    /// The same device, on which nothing runs ahead: nothing when the host asks or allocates, and
+    /// only what it waits for when it waits. Everything else runs where somebody steps. Comes
+    /// before anything is made on it.
+    #[must_use]
+    pub fn never_ahead(mut self) -> Self {
+        self.settings.runs_ahead = false;
+        self.ask_without_steps().restart()
+    }
+
     /// The same device, with every call and every access told to `watcher`. Comes before anything
     /// is made on it.
     #[must_use]
@@ -143,6 +157,32 @@ impl SimulatedDriver {
         self.schedule.lock().runnable(&self.fault)
     }
 
+    /// The streams that can run their next operation now.
+    #[must_use]
+    pub fn runnable_streams(&self) -> Streams {
+        self.schedule.lock().runnable_streams(&self.fault)
+    }
+
+    /// What the calls and steps since the last look had to do with.
+    pub fn take_touched(&self) -> Touched {
+        std::mem::take(&mut self.schedule.lock().touched)
+    }
+
+    /// How many entries each stream was given so far, and how many of them are over.
+    #[must_use]
+    pub fn progress(&self) -> Vec<(u64, u64)> {
+        self.schedule.lock().progress()
+    }
+
+    /// What the last operation that ran had to come after, as streams and numbers of their entries:
+    /// its own, and those that its stream waited for. Only a device that is
+    /// [`never_ahead`](Self::never_ahead) knows.
+    #[must_use]
+    pub fn last_causes(&self) -> Vec<(usize, u64)> {
+        let schedule = self.schedule.lock();
+        schedule.causes.iter().map(|place| (place.stream, place.number)).collect()
+    }
+
     /// Runs the next operation of one stream that can, chosen by the seed. False if none can.
     pub fn step(&self) -> bool {
         self.schedule.lock().step(&self.fault, self.watcher.as_deref())
@@ -152,6 +192,12 @@ impl SimulatedDriver {
     /// which they were created. False if there are not that many.
     pub fn step_choice(&self, choice: usize) -> bool {
         self.schedule.lock().step_choice(choice, &self.fault, self.watcher.as_deref())
+    }
+
+    /// Runs the next operation of the stream that was created after `stream` others. False if it
+    /// cannot.
+    pub fn step_stream(&self, stream: usize) -> bool {
+        self.schedule.lock().step_stream(stream, &self.fault, self.watcher.as_deref())
     }
 
     /// Steps until nothing can run any more.
@@ -194,14 +240,18 @@ impl SimulatedDriver {
         schedule
     }
 
-    /// Steps until `holds`, or says why that never happens.
+    /// Steps until `holds`, which is about `stream` if it is about one, or says why that never
+    /// happens.
     fn run_until(
         &self,
         schedule: &mut Schedule,
         call: &'static str,
+        stream: Option<usize>,
         holds: impl Fn(&Schedule) -> bool,
     ) -> DriverResult<()> {
-        schedule.run_until(call, &self.fault, self.watcher.as_deref(), holds)?;
+        schedule.touched.asked |= stream.map_or_else(|| schedule.busy_streams(), bit);
+        let only = if self.settings.runs_ahead { None } else { stream };
+        schedule.run_until(call, only, &self.fault, self.watcher.as_deref(), holds)?;
         self.fault.check()
     }
 
@@ -233,14 +283,16 @@ impl SimulatedDriver {
         if has_room(schedule) {
             return Ok(());
         }
-        self.run_until(schedule, call, has_room)
+        self.run_until(schedule, call, Some(stream), has_room)
     }
 }
 
 impl Settings {
     fn schedule(&self) -> Schedule {
         let memory = SimulatedMemory::new(self.memory, self.memory, self.poisoned_at_most);
-        Schedule::new(self.seed, memory)
+        let mut schedule = Schedule::new(self.seed, memory);
+        schedule.keeps_causes = !self.runs_ahead;
+        schedule
     }
 }
 

@@ -9,6 +9,7 @@ use super::{
     },
     memory::{FREED, FRESH, PendingFree, SimulatedMemory},
     random::Random,
+    touched::{Streams, Touched, bit},
 };
 use crate::{DeviceWatcher, DriverError, DriverResult, OperationId, RawEvent, RawStream};
 
@@ -39,6 +40,8 @@ struct Stream {
     entries: VecDeque<Entry>,
     enqueued: u64,
     finished: u64,
+    /// The waits since its last operation: the number of each, and what it was for.
+    behind: Vec<(u64, Place)>,
 }
 
 /// Everything that changes while a simulated device runs.
@@ -47,6 +50,11 @@ pub(super) struct Schedule {
     pub(super) memory: SimulatedMemory,
     pub(super) deadlock: Option<String>,
     pub(super) next_operation: u64,
+    pub(super) touched: Touched,
+    /// Whether waits that are over already are queued all the same, and all are remembered.
+    pub(super) keeps_causes: bool,
+    /// What the last operation had to come after: its own place, and those it waited for.
+    pub(super) causes: Vec<Place>,
     streams: Vec<Stream>,
     /// Streams with something to do, in the order of their numbers.
     busy: Vec<usize>,
@@ -61,6 +69,9 @@ impl Schedule {
             memory,
             deadlock: None,
             next_operation: 0,
+            touched: Touched::default(),
+            keeps_causes: false,
+            causes: Vec::new(),
             streams: Vec::new(),
             busy: Vec::new(),
             events: Vec::new(),
@@ -106,6 +117,18 @@ impl Schedule {
         Ok(())
     }
 
+    /// How many entries each stream was given, and how many are over.
+    pub(super) fn progress(&self) -> Vec<(u64, u64)> {
+        self.streams.iter().map(|stream| (stream.enqueued, stream.finished)).collect()
+    }
+
+    /// Notes an allocation: which range it gets depends on who has executed which free.
+    pub(super) fn asks_for_memory(&mut self, bytes: usize, stream: Option<usize>) {
+        self.touched.memory = true;
+        let freed = self.memory.freed_elsewhere(bytes, stream);
+        self.touched.asked |= freed.fold(0, |streams, stream| streams | bit(stream));
+    }
+
     /// The place behind everything on a stream so far.
     pub(super) fn tail(&self, stream: usize) -> Place {
         Place { stream, number: self.streams[stream].enqueued }
@@ -125,6 +148,7 @@ impl Schedule {
     }
 
     pub(super) fn push(&mut self, stream: usize, entry: Entry) {
+        self.touched.enqueued |= bit(stream);
         let queue = &mut self.streams[stream];
         queue.entries.push_back(entry);
         queue.enqueued += 1;
@@ -162,6 +186,7 @@ impl Schedule {
                 while let Some(entry) = self.streams[stream].entries.front()
                     && self.is_over(entry, lost)
                 {
+                    self.remember_wait(stream);
                     self.streams[stream].entries.pop_front();
                     self.streams[stream].finished += 1;
                     changed = true;
@@ -169,6 +194,24 @@ impl Schedule {
             }
         }
         self.busy.retain(|stream| !self.streams[*stream].entries.is_empty());
+    }
+
+    /// The wait at the front of a stream is over: what comes next on it is behind that place.
+    fn remember_wait(&mut self, stream: usize) {
+        if let Some(&Entry::Wait(place)) = self.streams[stream].entries.front()
+            && self.keeps_causes
+        {
+            // What was waited for may itself be a wait that has no operation behind it yet.
+            let further = self.streams[place.stream].behind.iter();
+            let further: Vec<Place> = further
+                .filter(|(wait, _)| *wait <= place.number)
+                .map(|(_, place)| *place)
+                .collect();
+            let queue = &mut self.streams[stream];
+            let number = queue.finished + 1;
+            queue.behind.push((number, place));
+            queue.behind.extend(further.into_iter().map(|place| (number, place)));
+        }
     }
 
     fn can_run(&self, stream: usize, lost: bool) -> bool {
@@ -180,6 +223,18 @@ impl Schedule {
     pub(super) fn runnable(&self, fault: &FaultCell) -> usize {
         let lost = fault.is_lost();
         self.busy.iter().filter(|stream| self.can_run(**stream, lost)).count()
+    }
+
+    /// The streams that can run their next operation now.
+    pub(super) fn runnable_streams(&self, fault: &FaultCell) -> Streams {
+        let lost = fault.is_lost();
+        let able = self.busy.iter().filter(|stream| self.can_run(**stream, lost));
+        able.fold(0, |streams, stream| streams | bit(*stream))
+    }
+
+    /// The streams with something to do.
+    pub(super) fn busy_streams(&self) -> Streams {
+        self.busy.iter().fold(0, |streams, stream| streams | bit(*stream))
     }
 
     /// Runs the next operation of one that can, chosen by chance; false if none can.
@@ -202,6 +257,28 @@ impl Schedule {
         let lost = fault.is_lost();
         let mut able = self.busy.iter().copied().filter(|stream| self.can_run(*stream, lost));
         let Some(stream) = able.nth(choice) else { return false };
+        self.step_stream(stream, fault, watcher)
+    }
+
+    /// Runs the next operation of a stream; false if it cannot.
+    pub(super) fn step_stream(
+        &mut self,
+        stream: usize,
+        fault: &FaultCell,
+        watcher: Option<&dyn DeviceWatcher>,
+    ) -> bool {
+        if stream >= self.streams.len() || !self.can_run(stream, fault.is_lost()) {
+            return false;
+        }
+        self.touched.ran |= bit(stream);
+        if self.keeps_causes {
+            let number = self.streams[stream].finished + 1;
+            let behind = std::mem::take(&mut self.streams[stream].behind);
+            self.causes = behind.into_iter().map(|(_, place)| place).collect();
+            let streams = self.causes.iter().map(|place| bit(place.stream));
+            self.touched.asked |= streams.fold(0, |all, stream| all | stream);
+            self.causes.push(Place { stream, number });
+        }
         if let Some(entry) = self.streams[stream].entries.pop_front() {
             self.execute(entry, fault, watcher);
             self.streams[stream].finished += 1;
@@ -226,16 +303,39 @@ impl Schedule {
         }
     }
 
-    /// Steps until `holds`. If nothing can run before that, nothing ever will.
+    /// The stream that has to run next for `stream` to come further.
+    fn needed_by(&self, stream: usize, fault: &FaultCell) -> Option<usize> {
+        let (mut at, lost) = (stream, fault.is_lost());
+        // A circle of waits is no longer than all streams.
+        for _ in 0..=self.streams.len() {
+            if self.can_run(at, lost) {
+                return Some(at);
+            }
+            let Some(Entry::Wait(place)) = self.streams[at].entries.front() else { return None };
+            at = place.stream;
+        }
+        None
+    }
+
+    /// Steps until `holds`. If nothing can run before that, nothing ever will. With `only` a
+    /// stream, nothing runs but what that needs.
     pub(super) fn run_until(
         &mut self,
         call: &'static str,
+        only: Option<usize>,
         fault: &FaultCell,
         watcher: Option<&dyn DeviceWatcher>,
         holds: impl Fn(&Self) -> bool,
     ) -> DriverResult<()> {
         while !holds(self) {
-            if !self.step(fault, watcher) {
+            let stepped = match only {
+                Some(stream) => match self.needed_by(stream, fault) {
+                    Some(needed) => self.step_stream(needed, fault, watcher),
+                    None => false,
+                },
+                None => self.step(fault, watcher),
+            };
+            if !stepped {
                 let text = self.describe_deadlock();
                 self.deadlock.get_or_insert_with(|| format!("{call}: {text}"));
                 return Err(DriverError::new(call, DEADLOCK, text));
