@@ -48,6 +48,7 @@ fn names_that_nobody_would_write() {
             Plant::OutOfLife => "out-of-life".into(),
             Plant::Nothing => "nothing".into(),
             Plant::Asked => "asked".into(),
+            Plant::Roundabout => "roundabout".into(),
         })
     });
 }

@@ -96,8 +96,8 @@ pub(crate) struct CheckOptions {
     /// With --torture: let every wait between streams do nothing, and see that it is found
     #[arg(long, requires = "torture")]
     deaf: bool,
-    /// Make a mistake on the device on purpose, for a memory checker to find: out-of-bounds,
-    /// out-of-life, nothing or asked
+    /// Make a mistake on the device on purpose, for a memory checker to find: out-of-bounds or
+    /// out-of-life; or none with the same calls: nothing, asked or roundabout
     #[arg(long, value_name = "MISTAKE", requires = "torture", hide = true)]
     plant: Option<Plant>,
     /// Print one JSON object instead of text

@@ -17,6 +17,8 @@ pub enum Plant {
     /// None: ordered by the host, which asks until it is told that the device has come that far,
     /// and goes on from there.
     Asked,
+    /// None: ordered by way of a third stream, which waits for the first and is waited for.
+    Roundabout,
 }
 
 impl FromStr for Plant {
@@ -28,7 +30,10 @@ impl FromStr for Plant {
             "out-of-life" => Ok(Self::OutOfLife),
             "nothing" => Ok(Self::Nothing),
             "asked" => Ok(Self::Asked),
-            _ => Err("a mistake to plant is out-of-bounds, out-of-life, nothing or asked".into()),
+            "roundabout" => Ok(Self::Roundabout),
+            _ => Err("a mistake to plant is out-of-bounds or out-of-life; to plant none, but the \
+                      same calls, nothing, asked or roundabout"
+                .into()),
         }
     }
 }
@@ -45,19 +50,17 @@ pub fn plant(driver: &Arc<dyn Driver>, plant: Plant) -> DriverResult<()> {
     // SAFETY: a stream of this driver.
     let ordered = unsafe { driver.allocate_on(WORDS * 4, one) }?;
     fill(driver, ordered, WORDS, one)?;
-    if plant == Plant::Nothing {
-        let event = driver.create_event()?;
-        // SAFETY: the streams and the event are this driver's.
-        unsafe {
-            driver.record_event(event, one)?;
-            driver.wait_event(other, event)?;
-        }
+    if let Plant::Nothing | Plant::Roundabout = plant {
+        let between = match plant {
+            Plant::Roundabout => Some(driver.create_stream()?),
+            _ => None,
+        };
+        follow(driver, one, between, other)?;
         fill(driver, ordered, WORDS, other)?;
-        // SAFETY: as above; the event has no use any more.
-        unsafe {
-            driver.record_event(event, other)?;
-            driver.wait_event(one, event)?;
-            driver.destroy_event(event)?;
+        follow(driver, other, between, one)?;
+        if let Some(between) = between {
+            // SAFETY: a stream of this driver, of no use any more.
+            unsafe { driver.destroy_stream(between) }?;
         }
     }
     if plant == Plant::Asked {
@@ -81,6 +84,28 @@ pub fn plant(driver: &Arc<dyn Driver>, plant: Plant) -> DriverResult<()> {
         driver.destroy_stream(one)?;
         driver.destroy_stream(other)
     }
+}
+
+/// Makes a stream follow another, directly or by way of a third.
+fn follow(
+    driver: &Arc<dyn Driver>,
+    first: RawStream,
+    between: Option<RawStream>,
+    then: RawStream,
+) -> DriverResult<()> {
+    let mut from = first;
+    for to in between.into_iter().chain([then]) {
+        let event = driver.create_event()?;
+        // SAFETY: the streams and the event are this driver's; a wait that is queued outlives its
+        // event.
+        unsafe {
+            driver.record_event(event, from)?;
+            driver.wait_event(to, event)?;
+            driver.destroy_event(event)?;
+        }
+        from = to;
+    }
+    Ok(())
 }
 
 /// Records an event, and asks about it until it is over.
