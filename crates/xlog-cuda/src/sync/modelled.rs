@@ -1,6 +1,12 @@
 //! Loom's locks and counters, in the shape of those they stand for.
 
-use std::{marker::PhantomData, ops::Deref, ptr, time::Duration};
+use std::{
+    marker::PhantomData,
+    ops::Deref,
+    ptr,
+    sync::{PoisonError, TryLockError},
+    time::Duration,
+};
 
 use loom::sync::{
     MutexGuard,
@@ -17,15 +23,19 @@ impl<T> Mutex<T> {
     }
 
     pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
-        self.0.lock().expect("a model's lock is not poisoned")
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.0.try_lock().ok()
+        match self.0.try_lock() {
+            Ok(guard) => Some(guard),
+            Err(TryLockError::Poisoned(poisoned)) => Some(poisoned.into_inner()),
+            Err(TryLockError::WouldBlock) => None,
+        }
     }
 
     pub(crate) fn get_mut(&mut self) -> &mut T {
-        self.0.get_mut().expect("a model's lock is not poisoned")
+        self.0.get_mut().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
