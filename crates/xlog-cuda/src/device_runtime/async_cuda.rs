@@ -19,7 +19,7 @@ use super::{
     ResourceResult, StreamId, StreamPool, UseTracker,
     accounts::{Accounts, Freed},
     forward::tracked_uses,
-    tracker::{HeldEvent, Retired, foreign_device, unknown_stream},
+    tracker::{HeldEvent, Retired, unknown_stream},
 };
 use crate::{
     CudaDevice,
@@ -171,12 +171,7 @@ impl Core {
     /// `None` if the free waits for a launch to commit.
     fn retire(self: &Arc<Self>, block: &DeviceBlock) -> ResourceResult<Option<Retired>> {
         self.check()?;
-        if block.device_ordinal != self.ordinal {
-            return Err(foreign_device(block.device_ordinal, self.ordinal));
-        }
-        if self.tracker().lane(block.alloc_stream).is_none() {
-            return Err(unknown_stream(block.alloc_stream));
-        }
+        self.tracker().check_block(block, self.ordinal)?;
         let ptr = block.ptr;
         self.tracker().retire(BlockId::from_block(block), self.owner, || {
             let core = Arc::clone(self);

@@ -13,9 +13,7 @@ use crate::{
     CudaDevice,
     device_runtime::{
         BlockId, DeviceBlock, DeviceMemoryResource, PinnedPoolResource, ResourceError,
-        ResourceResult, StreamPool, UseTracker,
-        async_cuda::never_reused,
-        tracker::{Lane, foreign_device, unknown_stream},
+        ResourceResult, StreamPool, UseTracker, async_cuda::never_reused, tracker::Lane,
     },
 };
 
@@ -64,13 +62,8 @@ impl Core {
     /// block into quarantine. `keep`: if anything is wrong, the block stays the caller's.
     pub(super) fn free(self: &Arc<Self>, block: &DeviceBlock, keep: bool) -> ResourceResult<()> {
         self.check()?;
-        if block.device_ordinal != self.ordinal {
-            return Err(foreign_device(block.device_ordinal, self.ordinal));
-        }
         let tracker = self.tracker();
-        if tracker.lane(block.alloc_stream).is_none() {
-            return Err(unknown_stream(block.alloc_stream));
-        }
+        tracker.check_block(block, self.ordinal)?;
         let id = BlockId::from_block(block);
         let found = self.books.lock().find(id);
         let retired = tracker.retire(id, self.owner, || {

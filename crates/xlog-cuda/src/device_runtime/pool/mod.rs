@@ -34,7 +34,7 @@ use super::{
     ResourceResult, StreamId, StreamPool, UseTracker,
     async_cuda::{mismatch_over, never_reused, next_owner, zero_bytes},
     forward::tracked_uses,
-    tracker::{HoldsBlocks, Lane, Retired, Tenant, foreign_device, unknown_stream},
+    tracker::{HoldsBlocks, Lane, Retired, Tenant, unknown_stream},
 };
 use crate::{
     CudaDevice,
@@ -295,13 +295,8 @@ impl Core {
     #[inline]
     fn put_back(self: &Arc<Self>, block: &DeviceBlock) -> ResourceResult<()> {
         self.check()?;
-        if block.device_ordinal != self.ordinal {
-            return Err(foreign_device(block.device_ordinal, self.ordinal));
-        }
         let tracker = self.tracker();
-        if tracker.lane(block.alloc_stream).is_none() {
-            return Err(unknown_stream(block.alloc_stream));
-        }
+        tracker.check_block(block, self.ordinal)?;
         let id = BlockId::from_block(block);
         match tracker.retire_quickly(id, self.owner) {
             Some((slot, tenant)) => {
