@@ -15,7 +15,7 @@ use xlog_driver::{
     LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
 };
 
-use crate::{Stall, stall::StalledCall};
+use crate::{Stall, check::Draw, stall::StalledCall};
 
 /// A call of the driver contract that can be counted and made to fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -71,7 +71,7 @@ enum Chance {
     /// After so many more calls.
     After(u64),
     /// At one call in so many, on average, drawn from this state.
-    OneIn(u64, u64),
+    OneIn(u64, Draw),
 }
 
 impl Planned {
@@ -86,19 +86,11 @@ impl Planned {
                 *pass -= 1;
                 false
             }
-            Chance::OneIn(calls, state) => next_random(state).is_multiple_of((*calls).max(1)),
+            Chance::OneIn(calls, draw) => draw.number().is_multiple_of((*calls).max(1)),
         };
         self.fail -= u64::from(now);
         now
     }
-}
-
-/// SplitMix64, as everything seeded here.
-fn next_random(state: &mut u64) -> u64 {
-    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-    let z = (*state ^ (*state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    z ^ (z >> 31)
 }
 
 /// A driver behind a layer that counts, fails and goes deaf.
@@ -179,7 +171,7 @@ impl LayeredDriver {
     /// Fails calls of every kind by chance, one in `calls` on average and `at_most` in all. The
     /// same seed and the same calls fail at the same places.
     pub fn fail_randomly(&self, seed: u64, calls: u64, at_most: u64) {
-        self.plan_for(None, Chance::OneIn(calls, seed), at_most, false);
+        self.plan_for(None, Chance::OneIn(calls, Draw::new(seed)), at_most, false);
     }
 
     fn plan_for(&self, call: Option<DriverCall>, chance: Chance, fail: u64, sticky: bool) {
