@@ -1,7 +1,9 @@
 //! What the steps of a program do, each in one turn or several.
 
+use std::collections::BTreeMap;
+
 use xlog_cuda::{
-    device_runtime::{Access, BlockId, ResourceError, ResourceResult},
+    device_runtime::{Access, BlockId, Generation, ResourceError, ResourceResult},
     launch::LaunchRecorder,
     memory::Download,
 };
@@ -270,16 +272,16 @@ impl Run<'_> {
         };
         let held = self.world.variables.blocks.iter().flatten().map(|held| held.slice.len() * 4);
         let live = held.sum::<usize>() + self.world.variables.sums.len() * 8;
-        // What was freed under a claim is there until the claim is gone.
-        let claimed = self.threads.iter().filter_map(|thread| thread.open.as_ref());
-        let claimed = claimed.flat_map(|open| &open.claimed).map(|(generation, bytes)| {
-            let is_live = self.world.variables.holds(*generation);
-            if is_live { 0 } else { *bytes }
-        });
-        let (live, requested) = (live, words * 4);
-        let most = live + claimed.sum::<usize>();
+        // What was freed under a claim is there until the claim is gone, however many hold one.
+        let open = self.threads.iter().filter_map(|thread| thread.open.as_ref());
+        let freed: BTreeMap<Generation, usize> = open
+            .flat_map(|open| open.claimed.iter().copied())
+            .filter(|(generation, _)| !self.world.variables.holds(*generation))
+            .collect();
+        let requested = words * 4;
+        let most = live + freed.values().sum::<usize>();
         let exact = matches!(error, ResourceError::OutOfBudget { requested: asked, remaining }
-            if *asked == requested && (limit - most..=limit - live).contains(remaining));
+            if *asked == requested && (limit.saturating_sub(most)..=limit - live).contains(remaining));
         if !exact || most + requested <= limit {
             let text =
                 format!("{requested} bytes were refused with {live} of {limit} live: {error}");
