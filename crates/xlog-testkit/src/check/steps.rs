@@ -280,8 +280,9 @@ impl Run<'_> {
             .collect();
         let requested = words * 4;
         let most = live + freed.values().sum::<usize>();
-        let exact = matches!(error, ResourceError::OutOfBudget { requested: asked, remaining }
-            if *asked == requested && (limit.saturating_sub(most)..=limit - live).contains(remaining));
+        let remaining = limit.saturating_sub(most)..=limit - live;
+        let exact = matches!(error, ResourceError::OutOfBudget { requested: asked, remaining: left }
+            if *asked == requested && remaining.contains(left));
         if !exact || most + requested <= limit {
             let text =
                 format!("{requested} bytes were refused with {live} of {limit} live: {error}");

@@ -331,19 +331,6 @@ impl UseTracker {
         Ok(generation)
     }
 
-    /// Checks what comes before (address, generation): that a block is of the device `ordinal`, and
-    /// its stream of this pool.
-    #[inline(always)]
-    pub(crate) fn check_block(&self, block: &DeviceBlock, ordinal: u32) -> ResourceResult<()> {
-        if block.device_ordinal != ordinal {
-            return Err(uses::foreign_device(block.device_ordinal, ordinal));
-        }
-        match self.lane(block.alloc_stream) {
-            Some(_) => Ok(()),
-            None => Err(unknown_stream(block.alloc_stream)),
-        }
-    }
-
     /// Where the block's state is kept, for a [`BlockUse`](super::BlockUse) to carry along.
     pub(crate) fn locate(&self, block: &DeviceBlock) -> SlotHint {
         self.find_block(BlockId::from_block(block), SlotHint::NONE)

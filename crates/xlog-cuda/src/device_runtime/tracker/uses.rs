@@ -8,7 +8,7 @@ use super::{
     trail::HeldEvent,
 };
 use crate::{
-    device_runtime::{Access, BlockUse, ResourceError, ResourceResult, StreamId},
+    device_runtime::{Access, BlockUse, DeviceBlock, ResourceError, ResourceResult, StreamId},
     mutant::{self, Mutant},
     sync::{Step, atomic::Ordering, leaves_out},
 };
@@ -306,6 +306,19 @@ impl UseTracker {
         let mut readers = slot.readers() & !CROWDED;
         slot.with_rest(|rest| rest.bare_reads.iter().for_each(|p| readers |= 1 << p.lane()));
         1 + readers.count_ones() as usize
+    }
+
+    /// Checks what comes before (address, generation): that a block is of the device `ordinal`, and
+    /// its stream of this pool.
+    #[inline(always)]
+    pub(crate) fn check_block(&self, block: &DeviceBlock, ordinal: u32) -> ResourceResult<()> {
+        if block.device_ordinal != ordinal {
+            return Err(foreign_device(block.device_ordinal, ordinal));
+        }
+        match self.lane(block.alloc_stream) {
+            Some(_) => Ok(()),
+            None => Err(super::unknown_stream(block.alloc_stream)),
+        }
     }
 
     /// Everything that is remembered of a block's uses.
