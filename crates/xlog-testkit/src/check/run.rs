@@ -207,7 +207,7 @@ impl<'p> Run<'p> {
             |_| Thread { itself: VirtualThread::new(), next: 0, open: None, downloads: Vec::new() };
         let threads = program.threads.iter().map(thread).collect();
         let (failures, counts) = (Vec::new(), Counts::default());
-        let stale = program_variables(program);
+        let stale = std::iter::repeat_with(|| None).take(program.blocks).collect();
         Self { program, world, failures, counts, threads, stale }
     }
 
@@ -229,9 +229,8 @@ impl<'p> Run<'p> {
                 break;
             }
         }
-        if self.threads.iter().any(|thread| thread.next < self.steps_of(thread).len())
-            && self.failures.is_empty()
-        {
+        let mut threads = self.threads.iter().zip(&self.program.threads);
+        if threads.any(|(thread, steps)| thread.next < steps.len()) && self.failures.is_empty() {
             let waiting = "threads wait for each other's claims";
             let deadlock = self.world.simulation.deadlock();
             self.failures.push(Failure::Deadlock(deadlock.unwrap_or_else(|| waiting.into())));
@@ -248,11 +247,6 @@ impl<'p> Run<'p> {
                 self.finish_download(download, &expected, variable);
             }
         }
-    }
-
-    fn steps_of(&self, thread: &Thread) -> &'p [Step] {
-        let index = self.threads.iter().position(|other| std::ptr::eq(other, thread));
-        &self.program.threads[index.unwrap_or(0)]
     }
 
     /// Whether a thread can go on: it has something left to do, and would not wait for another's
@@ -310,8 +304,4 @@ impl<'p> Run<'p> {
             self.take_step(thread, step);
         }
     }
-}
-
-fn program_variables(program: &Program) -> Vec<Option<Stale>> {
-    (0..program.blocks).map(|_| None).collect()
 }

@@ -96,8 +96,7 @@ impl UseTracker {
         if own && last_write.lane() == lane.index() {
             return true;
         }
-        let view = self.view(lane);
-        view.follows(last_write) && (own || self.follows_readers(number, slot, lane))
+        lane.follows(last_write) && (own || self.follows_readers(number, slot, lane))
     }
 
     #[cold]
@@ -127,15 +126,14 @@ impl UseTracker {
         if mutant::is(Mutant::CarvedFresh) {
             return Ok(());
         }
-        let (view, mut needed) = (self.view(lane), Frontier::default());
-        points.iter().for_each(|point| view.need(*point, &mut needed));
+        let mut needed = Frontier::default();
+        points.iter().for_each(|point| lane.need(*point, &mut needed));
         if needed.is_empty() { Ok(()) } else { self.queue_waits(lane, &needed) }
     }
 
     /// Whether work on `lane` is behind all of `points`.
     pub(crate) fn follows_points(&self, points: &[Point], lane: &Lane) -> bool {
-        let view = self.view(lane);
-        points.iter().all(|point| view.follows(*point))
+        points.iter().all(|point| lane.follows(*point))
     }
 
     /// Whether the device is known to have passed a point.

@@ -504,17 +504,11 @@ fn bump(counter: &AtomicU64) {
     counter.store(counter.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
 }
 
-/// A lane asked about points of every lane.
-#[derive(Clone, Copy)]
-pub(crate) struct LaneView<'t> {
-    pub(crate) lane: &'t Lane,
-}
-
-impl Follows for LaneView<'_> {
+impl Follows for Lane {
     #[inline]
     fn follows(&self, point: Point) -> bool {
-        (point.lane() == self.lane.index && !mutant::is(Mutant::WaitsForItself))
-            || self.lane.clock[point.lane()].load(Ordering::Acquire) >= point.tick()
-            || self.lane.is_done(point)
+        (point.lane() == self.index && !mutant::is(Mutant::WaitsForItself))
+            || self.clock[point.lane()].load(Ordering::Acquire) >= point.tick()
+            || self.is_done(point)
     }
 }

@@ -47,7 +47,6 @@ use self::{
     chunked::Chunked,
     claims::ClaimWaiters,
     desk::Desk,
-    lane::LaneView,
     point::Frontier,
     slot::{Follows, Rest, Slot},
     table::SlotTable,
@@ -256,10 +255,6 @@ impl UseTracker {
         stream.0 as usize & (self.lanes.len().next_power_of_two() - 1)
     }
 
-    pub(crate) fn view<'t>(&'t self, lane: &'t Lane) -> LaneView<'t> {
-        LaneView { lane }
-    }
-
     /// Notes that lane `index` has a stream now.
     pub(crate) fn use_lane(&self, index: usize) {
         self.lanes_used.fetch_max(index + 1, Ordering::SeqCst);
@@ -445,10 +440,7 @@ impl UseTracker {
     /// if there is one, else the block's own with the waits queued.
     pub(crate) fn follow_all(&self, retired: &Retired) -> ResourceResult<&Lane> {
         let points = &retired.outstanding;
-        let follows_all = |lane: &Lane| {
-            let view = self.view(lane);
-            points.points().iter().all(|point| view.follows(*point))
-        };
+        let follows_all = |lane: &Lane| points.points().iter().all(|point| lane.follows(*point));
         let home = &self.lanes[retired.home];
         if follows_all(home) {
             return Ok(home);

@@ -3,7 +3,6 @@
 use super::{
     Frontier, Lane, Point, UseTracker,
     claims::{TicketId, stale},
-    lane::LaneView,
     slot::{CROWDED, Follows, Slot, keep_latest},
     trail::HeldEvent,
 };
@@ -31,10 +30,9 @@ impl UseTracker {
         check_device(uses, ordinal)?;
         let lane = self.enter(stream)?;
         let mut needed = Frontier::default();
-        let view = self.view(lane);
         for one in uses {
             let (number, slot) = self.find_live(one).ok_or_else(|| stale(one))?;
-            self.gather(number, slot, one.access, &view, &mut needed);
+            self.gather(number, slot, one.access, lane, &mut needed);
             if needed.is_unreachable() {
                 return Err(unprotected(one));
             }
@@ -45,10 +43,10 @@ impl UseTracker {
     /// Queues the waits of a launch whose blocks are claimed, unless one of them has a use that
     /// nothing can wait for.
     pub(super) fn follow(&self, uses: &[BlockUse], lane: &Lane) -> ResourceResult<()> {
-        let (view, mut needed) = (self.view(lane), Frontier::default());
+        let mut needed = Frontier::default();
         for one in uses {
             if let Some(slot) = self.slots.get(one.slot.0) {
-                self.gather(one.slot.0, slot, one.access, &view, &mut needed);
+                self.gather(one.slot.0, slot, one.access, lane, &mut needed);
             }
         }
         if needed.is_empty() {
@@ -70,16 +68,16 @@ impl UseTracker {
         number: u32,
         slot: &Slot,
         access: Access,
-        view: &LaneView<'_>,
+        lane: &Lane,
         needed: &mut Frontier,
     ) {
         let skips = if access.writes() { Mutant::WriteSkipsWrite } else { Mutant::ReadSkipsWrite };
         if !mutant::is(skips) {
-            view.need(slot.last_write(), needed);
+            lane.need(slot.last_write(), needed);
         }
         let readers = slot.readers_before(access);
         if readers != 0 {
-            self.gather_readers(number, slot, (readers, access), view, needed);
+            self.gather_readers(number, slot, (readers, access), lane, needed);
         }
     }
 
@@ -89,18 +87,18 @@ impl UseTracker {
         number: u32,
         slot: &Slot,
         (readers, access): (u64, Access),
-        view: &LaneView<'_>,
+        lane: &Lane,
         needed: &mut Frontier,
     ) {
         if access.writes() && !mutant::is(Mutant::WriteSkipsReads) {
-            for lane in bits(readers & !CROWDED) {
-                view.need(self.lanes[lane].read_of(number), needed);
+            for reader in bits(readers & !CROWDED) {
+                lane.need(self.lanes[reader].read_of(number), needed);
             }
         }
         if readers & CROWDED != 0 {
             slot.with_rest(|rest| {
                 let reads: &[Point] = if access.writes() { &rest.bare_reads } else { &[] };
-                rest.bare_writes.iter().chain(reads).for_each(|point| view.need(*point, needed));
+                rest.bare_writes.iter().chain(reads).for_each(|point| lane.need(*point, needed));
                 if rest.unprotected {
                     needed.make_unreachable();
                 }

@@ -37,12 +37,11 @@ impl UseTracker {
         }
         let device = self.device();
         let raw = lane.raw(device)?;
-        let view = self.view(lane);
         let mut submit = lane.submit();
         let mut candidates: SmallVec<[Candidate; 4]> = SmallVec::new();
         for &point in needed.points() {
             // Another thread may have queued the wait since the point was found.
-            if view.follows(point) {
+            if lane.follows(point) {
                 continue;
             }
             let mut clock = Clock::from_elem(0, self.lanes_used());
@@ -64,13 +63,13 @@ impl UseTracker {
 
     /// The same for a single point, the commonest case.
     pub(super) fn queue_wait(&self, lane: &Lane, point: Point) -> ResourceResult<()> {
-        if self.view(lane).follows(point) {
+        if lane.follows(point) {
             return Ok(());
         }
         let raw = lane.raw(self.device())?;
         let mut submit = lane.submit();
         // Another thread may have queued the wait since.
-        if self.view(lane).follows(point) {
+        if lane.follows(point) {
             return Ok(());
         }
         let lanes = self.lanes_used();
