@@ -1,0 +1,100 @@
+//! What every operator needs of a device: its runtime, its memory, its kernels.
+
+use std::{fmt, sync::Arc};
+
+use bytemuck::Pod;
+use xlog_core::MemoryBudget;
+use xlog_cuda::{
+    CudaDevice, GpuMemoryManager, LoadedKernel,
+    device_runtime::{
+        AllocTag, DeviceStack, ResourceResult, ResourceStack, StreamId, XlogDeviceRuntime,
+    },
+    launch::LaunchBuilder,
+    memory::TrackedCudaSlice,
+};
+use xlog_driver::KernelDefinition;
+
+/// A device with its memory stack, ready to run operators. Cheap to clone; threads share it.
+#[derive(Clone)]
+pub struct Engine {
+    runtime: Arc<XlogDeviceRuntime>,
+    manager: GpuMemoryManager,
+}
+
+impl Engine {
+    /// An engine over the default memory stack of `device`.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use xlog_cuda::CudaDevice;
+    /// use xlog_relational::Engine;
+    ///
+    /// let engine = Engine::new(Arc::new(CudaDevice::host()))?;
+    /// assert!(engine.runtime().supports_block_use_tracking());
+    /// # Ok::<(), xlog_cuda::device_runtime::ResourceError>(())
+    /// ```
+    pub fn new(device: Arc<CudaDevice>) -> ResourceResult<Self> {
+        Ok(Self::over(&ResourceStack::production(device)?.build()?))
+    }
+
+    /// An engine over a stack that was composed by hand.
+    #[must_use]
+    pub fn over(stack: &DeviceStack) -> Self {
+        Self { runtime: Arc::clone(&stack.runtime), manager: stack.manager() }
+    }
+
+    /// An engine over a runtime, whose memory is bounded by `budget` besides what bounds its stack.
+    #[must_use]
+    pub fn with_runtime(runtime: Arc<XlogDeviceRuntime>, budget: MemoryBudget) -> Self {
+        let device = Arc::clone(runtime.device());
+        let manager = GpuMemoryManager::with_runtime(device, budget, Arc::clone(&runtime));
+        Self { runtime, manager }
+    }
+
+    /// The runtime underneath.
+    #[must_use]
+    pub fn runtime(&self) -> &Arc<XlogDeviceRuntime> {
+        &self.runtime
+    }
+
+    /// Where memory comes from.
+    #[must_use]
+    pub fn manager(&self) -> &GpuMemoryManager {
+        &self.manager
+    }
+
+    /// Memory for `len` values, first used on `stream`.
+    pub(crate) fn alloc<T: Pod>(
+        &self,
+        len: usize,
+        stream: StreamId,
+        tag: &'static str,
+    ) -> ResourceResult<TrackedCudaSlice<T>> {
+        self.manager.alloc_on(len, stream, AllocTag(tag))
+    }
+
+    /// A kernel, loaded when it is first asked for.
+    pub(crate) fn kernel(
+        &self,
+        definition: &'static KernelDefinition,
+    ) -> ResourceResult<LoadedKernel> {
+        self.runtime.load_kernel(definition)
+    }
+
+    /// A launch of a kernel on a stream.
+    #[track_caller]
+    pub(crate) fn launch(
+        &self,
+        definition: &'static KernelDefinition,
+        stream: StreamId,
+    ) -> ResourceResult<LaunchBuilder<'_>> {
+        let kernel = self.kernel(definition)?;
+        Ok(LaunchBuilder::new(&self.runtime, &kernel, stream))
+    }
+}
+
+impl fmt::Debug for Engine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Engine").finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,4 @@
+//! The device-wide steps that operators are made of, over typed memory rather than columns.
+//!
+//! Each takes the stream it works on, allocates its temporaries there, and returns before the work
+//! has run. What must wait for the device, to learn a size, says so.
