@@ -10,10 +10,10 @@ use super::{DeviceElement, Enqueue, Uses};
 use crate::{
     LoadedKernel,
     device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
-    memory::{SliceView, TrackedCudaSlice},
+    memory::{ByteView, SliceView, TrackedCudaSlice},
 };
 
-/// Device memory that can be an argument: a slice, or a view of part of one.
+/// Device memory that can be an argument: a slice, a view of part of one, or the bytes of a view.
 pub trait Region<T>: sealed::Sealed {
     #[doc(hidden)]
     fn address(&self) -> u64;
@@ -27,6 +27,7 @@ mod sealed {
     pub trait Sealed {}
     impl<T> Sealed for super::TrackedCudaSlice<T> {}
     impl<T> Sealed for super::SliceView<'_, T> {}
+    impl Sealed for super::ByteView<'_> {}
 }
 
 impl<T> Region<T> for TrackedCudaSlice<T> {
@@ -54,6 +55,18 @@ impl<T> Region<T> for SliceView<'_, T> {
         self.len()
     }
     #[inline(always)]
+    fn declared(&self) -> Option<&BlockUse> {
+        self.declaration()
+    }
+}
+
+impl Region<u8> for ByteView<'_> {
+    fn address(&self) -> u64 {
+        self.ptr()
+    }
+    fn values(&self) -> usize {
+        self.len()
+    }
     fn declared(&self) -> Option<&BlockUse> {
         self.declaration()
     }

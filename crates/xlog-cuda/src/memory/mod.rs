@@ -23,4 +23,4 @@ pub use download::Download;
 pub use manager::GpuMemoryManager;
 pub use pinned_copy::{PinnedCopy, PinnedCopyError};
 pub use slice::TrackedCudaSlice;
-pub use view::SliceView;
+pub use view::{ByteView, SliceView};

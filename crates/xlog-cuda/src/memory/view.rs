@@ -4,8 +4,11 @@ use std::ops::{Bound, RangeBounds};
 
 use bytemuck::Pod;
 
-use super::{Download, TrackedCudaSlice, transfer};
-use crate::device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId};
+use super::{
+    Download, PinnedCopy, PinnedCopyError, TrackedCudaSlice,
+    transfer::{self, Way},
+};
+use crate::device_runtime::{BlockUse, PinnedBuffer, ResourceError, ResourceResult, StreamId};
 
 /// A range of a slice's values. For the runtime a use of a view is a use of the whole block: two
 /// views of one slice never run at the same time if one is written.
@@ -53,6 +56,35 @@ impl<'s, T: Pod> SliceView<'s, T> {
     #[track_caller]
     pub fn start_download(&self, stream: StreamId) -> ResourceResult<Download<T>> {
         transfer::download(self, stream)
+    }
+
+    /// Starts copying its values into a pinned buffer of the same size on `stream`, as
+    /// [`TrackedCudaSlice::start_download_into`] does with all of a slice.
+    ///
+    /// ```
+    /// use xlog_cuda::{CudaDevice, device_runtime::{ResourceError, StreamId}};
+    ///
+    /// let stack = CudaDevice::auto().into_stack()?;
+    /// let mut slice = stack.manager().alloc::<u32>(3)?;
+    /// slice.upload(&[1, 2, 3])?;
+    /// let buffer = stack.runtime.staging().allocate(8)?;
+    /// let copy = slice.view(1..)?.start_download_into(buffer, StreamId::DEFAULT)?;
+    /// assert_eq!(copy.wait()?.values::<u32>()?, [2, 3]);
+    /// # Ok::<(), ResourceError>(())
+    /// ```
+    #[track_caller]
+    pub fn start_download_into(
+        &self,
+        buffer: PinnedBuffer,
+        stream: StreamId,
+    ) -> Result<PinnedCopy, PinnedCopyError> {
+        transfer::copy_pinned(self, buffer, Way::ToHost, stream)
+    }
+
+    /// The same memory, for a kernel that takes bytes and knows from elsewhere what they mean.
+    #[must_use]
+    pub fn as_bytes(&self) -> ByteView<'s> {
+        ByteView { address: self.ptr(), bytes: self.bytes(), declared: self.declaration() }
     }
 
     /// Copies `values` into this part of the slice on `stream`. The values are copied before this
@@ -105,5 +137,40 @@ impl<'s, T> SliceView<'s, T> {
     #[inline]
     pub(crate) fn declaration(&self) -> Option<&'s BlockUse> {
         self.slice.declaration()
+    }
+}
+
+/// The memory of a view as bytes: an argument for a parameter of type `u8`.
+///
+/// One kernel can so take columns of different types through one parameter. Alignment is that of
+/// the values it was made from.
+#[derive(Clone, Copy, Debug)]
+pub struct ByteView<'s> {
+    address: u64,
+    bytes: usize,
+    declared: Option<&'s BlockUse>,
+}
+
+impl<'s> ByteView<'s> {
+    /// How many bytes there are.
+    #[must_use]
+    pub const fn len(&self) -> usize {
+        self.bytes
+    }
+
+    /// Whether there are none.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.bytes == 0
+    }
+
+    /// The address of the first one on the device.
+    #[must_use]
+    pub const fn ptr(&self) -> u64 {
+        self.address
+    }
+
+    pub(crate) const fn declaration(&self) -> Option<&'s BlockUse> {
+        self.declared
     }
 }
