@@ -51,6 +51,12 @@ impl Engine {
         Self { runtime, manager }
     }
 
+    /// Whether both share one runtime, so that memory of one can be used by the other.
+    #[must_use]
+    pub fn is_same(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.runtime, &other.runtime)
+    }
+
     /// The runtime underneath.
     #[must_use]
     pub fn runtime(&self) -> &Arc<XlogDeviceRuntime> {

@@ -6,8 +6,30 @@
 //! runtime orders them. Temporaries come from the runtime's memory stack, so a budget holds for
 //! them too.
 
+pub mod arrow;
 pub mod primitives;
+pub mod reference;
+#[cfg(any(test, feature = "strategies"))]
+pub mod strategies;
 
+mod aggregate;
+mod column;
 mod engine;
+mod error;
+mod join_kind;
+mod scalar;
+mod sort_key;
+mod table;
+mod types;
 
+pub use aggregate::{Aggregate, AggregateFunction};
+pub use column::{
+    Column, ColumnParts, Dictionary, DictionaryBuilder, Native, Unified, Values, validity_words,
+};
 pub use engine::Engine;
+pub use error::{RelationalError, RelationalResult};
+pub use join_kind::JoinKind;
+pub use scalar::{KeyIdentity, Scalar, compare_floats};
+pub use sort_key::SortKey;
+pub use table::Table;
+pub use types::{DataType, Field, Physical, Schema};
