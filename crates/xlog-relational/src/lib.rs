@@ -16,6 +16,7 @@ mod aggregate;
 mod column;
 mod engine;
 mod error;
+mod expr;
 mod join_kind;
 mod scalar;
 mod sort_key;
@@ -28,6 +29,7 @@ pub use column::{
 };
 pub use engine::Engine;
 pub use error::{RelationalError, RelationalResult};
+pub use expr::{Checked, Comparison, Evaluated, Expr, Mask, Operator, Program, col, lit, null};
 pub use join_kind::JoinKind;
 pub use scalar::{KeyIdentity, Scalar, compare_floats};
 pub use sort_key::SortKey;

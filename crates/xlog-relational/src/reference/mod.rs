@@ -7,12 +7,14 @@
 //! the rows of two tables as bags.
 
 mod batch;
+mod expression;
 mod group;
 mod join;
 mod relation;
 mod sets;
 mod sort;
 
+pub use expression::{evaluate, filter, project};
 pub use group::group_by;
 pub use join::join;
 pub use relation::{HostColumn, Relation};

@@ -1,0 +1,361 @@
+//! Expressions against their oracle, and the rules of types one by one.
+
+use std::sync::Arc;
+
+use proptest::prelude::*;
+use xlog_cuda::{CudaDevice, device_runtime::StreamId};
+use xlog_testkit::CheckedDevice;
+
+use super::*;
+use crate::{
+    DataType, Engine, Field, RelationalError, Schema, Table,
+    reference::{self, HostColumn, Relation},
+    strategies,
+};
+
+fn fields() -> Vec<Field> {
+    let types = [
+        ("u32", DataType::U32),
+        ("u64", DataType::U64),
+        ("i32", DataType::I32),
+        ("i64", DataType::I64),
+        ("f32", DataType::F32),
+        ("f64", DataType::F64),
+        ("bool", DataType::Bool),
+        ("date", DataType::Date32),
+        ("when", DataType::Timestamp),
+        ("text", DataType::Utf8),
+        ("name", DataType::Utf8),
+    ];
+    let field = |(index, (name, data_type)): (usize, (&str, DataType))| Field {
+        name: name.to_owned(),
+        data_type,
+        nullable: index % 3 != 0,
+    };
+    types.into_iter().enumerate().map(field).collect()
+}
+
+fn schema() -> Schema {
+    Schema::new(fields()).unwrap()
+}
+
+/// A number: a column, a literal, or one made of others.
+fn number() -> impl Strategy<Value = Expr> {
+    let columns = ["u32", "u64", "i32", "i64", "f32", "f64"];
+    let types = [DataType::U32, DataType::U64, DataType::I32, DataType::I64, DataType::F64];
+    let leaf = prop_oneof![
+        4 => prop::sample::select(columns.to_vec()).prop_map(col),
+        2 => prop::sample::select(types.to_vec())
+            .prop_flat_map(strategies::value)
+            .prop_map(Expr::Literal),
+        1 => Just(null(DataType::I64)),
+    ];
+    leaf.prop_recursive(3, 12, 2, |inner| {
+        let operator = prop::sample::select(Operator::ALL.to_vec());
+        prop_oneof![
+            5 => (operator, inner.clone(), inner.clone())
+                .prop_map(|(op, a, b)| Expr::Arithmetic(op, Box::new(a), Box::new(b))),
+            1 => inner.prop_map(|a| -a),
+        ]
+    })
+}
+
+/// Something to compare that is no number, and something to compare it with.
+fn others() -> impl Strategy<Value = (Expr, Expr)> {
+    let of = |names: [&'static str; 2], data_type| {
+        let side = move || {
+            prop_oneof![
+                3 => prop::sample::select(names.to_vec()).prop_map(col),
+                2 => strategies::value(data_type).prop_map(Expr::Literal),
+                1 => Just(null(data_type)),
+            ]
+        };
+        (side(), side()).boxed()
+    };
+    prop_oneof![
+        of(["bool", "bool"], DataType::Bool),
+        of(["date", "date"], DataType::Date32),
+        of(["when", "when"], DataType::Timestamp),
+        of(["text", "name"], DataType::Utf8),
+        of(["text", "name"], DataType::Utf8),
+    ]
+}
+
+fn list(data_type: DataType) -> impl Strategy<Value = Vec<Option<Scalar>>> {
+    let one = prop_oneof![6 => strategies::value(data_type).prop_map(Some), 1 => Just(None)];
+    prop::collection::vec(one, 0..6)
+}
+
+/// A truth value.
+fn predicate() -> impl Strategy<Value = Expr> {
+    let comparison = || prop::sample::select(Comparison::ALL.to_vec());
+    let compared = |(comparison, (a, b)): (Comparison, (Expr, Expr))| {
+        Expr::Compare(comparison, Box::new(a), Box::new(b))
+    };
+    let in_list = |(a, values): (Expr, _)| Expr::InList(Box::new(a), values);
+    let leaf = prop_oneof![
+        4 => (comparison(), (number(), number())).prop_map(compared),
+        4 => (comparison(), others()).prop_map(compared),
+        1 => number().prop_map(Expr::is_null),
+        1 => others().prop_map(|(a, _)| a.is_not_null()),
+        2 => (number(), list(DataType::I64)).prop_map(in_list),
+        1 => (number(), list(DataType::F64)).prop_map(in_list),
+        1 => (Just(col("text")), list(DataType::Utf8)).prop_map(in_list),
+        1 => Just(col("bool")),
+    ];
+    leaf.prop_recursive(2, 6, 2, |inner| {
+        prop_oneof![
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| a.and(b)),
+            (inner.clone(), inner.clone()).prop_map(|(a, b)| a.or(b)),
+            inner.prop_map(|a| !a),
+        ]
+    })
+}
+
+/// Whether an expression was refused because it is too large for one step.
+fn is_too_large(error: &RelationalError) -> bool {
+    matches!(error, RelationalError::UnsupportedExpression { reason, .. }
+        if reason.contains("project parts of it first"))
+}
+
+/// What the device makes of an expression; `None` if it is too large for one step.
+fn on_device(
+    engine: &Engine,
+    input: &Relation,
+    expr: &Expr,
+) -> Option<Result<HostColumn, RelationalError>> {
+    let table = Table::from_batch(engine, &input.to_batch().unwrap(), StreamId::DEFAULT).unwrap();
+    let program = match expr.compile(&table) {
+        Ok(program) => program,
+        Err(error) if is_too_large(&error) => return None,
+        Err(error) => return Some(Err(error)),
+    };
+    let column = program.evaluate(&table, StreamId::DEFAULT).unwrap().finish();
+    Some(column.map(|column| {
+        let result = Table::new(engine, [("result", column)]).unwrap();
+        let batch = result.download(StreamId::DEFAULT).unwrap();
+        Relation::from_batch(&batch).unwrap().columns()[0].clone()
+    }))
+}
+
+/// Which rows the device would keep; `None` if the predicate is too large for one step.
+fn kept_on_device(
+    engine: &Engine,
+    input: &Relation,
+    expr: &Expr,
+) -> Option<Result<Vec<usize>, RelationalError>> {
+    let table = Table::from_batch(engine, &input.to_batch().unwrap(), StreamId::DEFAULT).unwrap();
+    let program = match expr.compile(&table) {
+        Ok(program) => program,
+        Err(error) if is_too_large(&error) => return None,
+        Err(error) => return Some(Err(error)),
+    };
+    let mask = program.mask(&table, StreamId::DEFAULT).unwrap();
+    if let Err(error) = mask.refuse_overflow() {
+        return Some(Err(error));
+    }
+    let words = mask.words().download().unwrap();
+    let rows = 0..words.len() * 32;
+    Some(Ok(rows.filter(|row| words[row / 32] >> (row % 32) & 1 == 1).collect()))
+}
+
+fn host() -> Engine {
+    Engine::new(Arc::new(CudaDevice::host())).unwrap()
+}
+
+/// Both sides are equal, bit by bit but for NaN; or both are an overflow.
+fn agree(
+    found: Result<HostColumn, RelationalError>,
+    expected: Result<HostColumn, RelationalError>,
+) -> Result<(), TestCaseError> {
+    match (found, expected) {
+        (Ok(found), Ok(expected)) => {
+            prop_assert_eq!(found.field.data_type, expected.field.data_type);
+            prop_assert_eq!(found.values.len(), expected.values.len());
+            for (row, (a, b)) in found.values.iter().zip(&expected.values).enumerate() {
+                let is_nan = |value: &Option<Scalar>| match value {
+                    Some(Scalar::F32(value)) => value.is_nan(),
+                    Some(Scalar::F64(value)) => value.is_nan(),
+                    _ => false,
+                };
+                let same = match (a, b) {
+                    (Some(a), Some(b)) => a.sort_order(b).is_some_and(|order| order.is_eq()),
+                    (a, b) => a.is_none() && b.is_none(),
+                };
+                prop_assert!(same || is_nan(a) && is_nan(b), "row {}: {:?} {:?}", row, a, b);
+            }
+        }
+        (Err(RelationalError::Overflow { .. }), Err(RelationalError::Overflow { .. })) => {}
+        (found, expected) => prop_assert!(false, "{:?} and {:?}", found, expected),
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn numbers_are_what_the_oracle_says(
+        input in strategies::relation(fields(), 100), expr in number(),
+    ) {
+        if let Some(found) = on_device(&host(), &input, &expr) {
+            agree(found, reference::evaluate(&input, &expr))?;
+        }
+    }
+
+    #[test]
+    fn truth_is_what_the_oracle_says(
+        input in strategies::relation(fields(), 100), expr in predicate(),
+    ) {
+        if let Some(found) = on_device(&host(), &input, &expr) {
+            agree(found, reference::evaluate(&input, &expr))?;
+        }
+    }
+
+    #[test]
+    fn a_mask_has_the_rows_that_the_oracle_keeps(
+        input in strategies::relation(fields(), 100), expr in predicate(),
+    ) {
+        if let Some(found) = kept_on_device(&host(), &input, &expr) {
+            match (found, reference::filter(&input, &expr)) {
+                (Ok(kept), Ok(expected)) => {
+                    prop_assert!(input.take(&kept).same_in_order(&expected), "{:?}", kept);
+                }
+                (Err(RelationalError::Overflow { .. }), Err(RelationalError::Overflow { .. })) => {}
+                (found, expected) => prop_assert!(false, "{:?} and {:?}", found, expected),
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(40))]
+
+    #[test]
+    fn the_checked_device_finds_nothing(
+        input in strategies::relation(fields(), 70), expr in predicate(), seed in 0u64..100,
+    ) {
+        let checked = CheckedDevice::new(seed);
+        let engine = Engine::over(&checked.production_stack().unwrap());
+        let expected = reference::filter(&input, &expr);
+        match (kept_on_device(&engine, &input, &expr), expected) {
+            (Some(Ok(kept)), Ok(expected)) => prop_assert_eq!(kept.len(), expected.rows()),
+            (Some(Err(_)), expected) => prop_assert!(expected.is_err()),
+            (_, _) => {}
+        }
+        checked.assert_clean();
+    }
+}
+
+#[test]
+fn more_rows_than_a_piece_are_evaluated() {
+    let numbers: Vec<i64> = (0..5000).collect();
+    let engine = host();
+    let column = crate::Column::from_slice(&engine, &numbers, StreamId::DEFAULT).unwrap();
+    let table = Table::new(&engine, [("n", column)]).unwrap();
+    let program = (col("n") % 7 * 3).compile(&table).unwrap();
+    let result = program.evaluate(&table, StreamId::DEFAULT).unwrap().finish().unwrap();
+    let crate::Values::Longs(values) = result.values() else { panic!("an i64 is a long") };
+    let expected: Vec<u64> = numbers.iter().map(|n| (n % 7 * 3) as u64).collect();
+    assert_eq!(values.download().unwrap(), expected);
+}
+
+#[test]
+fn types_widen_as_the_rules_say() {
+    let of = |expr: Expr| expr.check(&schema()).unwrap().data_type();
+    assert_eq!(of(col("u32") + col("u64")), DataType::U64);
+    assert_eq!(of(col("u32") + col("u32")), DataType::U64);
+    assert_eq!(of(col("u32") + col("i32")), DataType::I64);
+    assert_eq!(of(col("u64") + col("i64")), DataType::I64);
+    assert_eq!(of(col("u64") - col("u64")), DataType::I64);
+    assert_eq!(of(-col("u32")), DataType::I64);
+    assert_eq!(of(col("u64") + 1), DataType::U64);
+    assert_eq!(of(col("u64") + -1), DataType::I64);
+    assert_eq!(of(col("f32") * 2), DataType::F32);
+    assert_eq!(of(col("f32") * 0.5), DataType::F32);
+    assert_eq!(of(col("f32") * 0.1), DataType::F64);
+    assert_eq!(of(col("i32") / 2.0), DataType::F64);
+    assert_eq!(of(col("f32") + col("i32")), DataType::F64);
+    assert_eq!(of(col("u64").lt(col("i64"))), DataType::Bool);
+}
+
+#[test]
+fn missing_values_spread_as_the_rules_say() {
+    let nullable = |expr: Expr| expr.check(&schema()).unwrap().is_nullable();
+    assert!(!nullable(col("u32") + 1) && nullable(col("u64") + 1));
+    assert!(nullable(col("u32") / 2), "by zero it is missing");
+    assert!(!nullable(col("u64").is_null()) && !nullable(col("u64").is_not_null()));
+    assert!(!nullable(col("u32").in_list([1])));
+    let with_null = Expr::InList(Box::new(col("u32")), vec![Some(1.into()), None]);
+    assert!(nullable(with_null));
+}
+
+#[test]
+fn what_does_not_fit_is_refused_by_name() {
+    let refused = |expr: Expr| expr.check(&schema()).unwrap_err().to_string();
+    let error = refused(col("text") + 1);
+    assert!(error.contains("text in text + 1 is utf8; expected a number"), "{error}");
+    let error = refused(col("date").lt(col("when")));
+    assert!(error.contains("when in date < when is timestamp; expected date"), "{error}");
+    let error = refused(col("u32").and(col("bool")));
+    assert!(error.contains("u32 in u32 and bool is u32; expected bool"), "{error}");
+    let error = refused(col("text").in_list([1]));
+    assert!(error.contains("1 in text in (1) is i32; expected utf8"), "{error}");
+    assert!(refused(col("u23").eq(1)).contains("did you mean \"u32\"?"));
+    let error = col("u32").check_predicate(&schema()).unwrap_err().to_string();
+    assert!(error.contains("the predicate u32 is u32; expected bool"), "{error}");
+}
+
+#[test]
+fn what_is_too_large_for_one_step_is_refused_with_a_way_out() {
+    let engine = host();
+    let column = crate::Column::from_slice(&engine, &[1u32], StreamId::DEFAULT).unwrap();
+    let named = (0..9).map(|index| (format!("c{index}"), column.clone()));
+    let table = Table::new(&engine, named).unwrap();
+    let nine = (1..9).fold(col("c0"), |sum, index| sum + col(format!("c{index}")));
+    assert!(is_too_large(&nine.compile(&table).unwrap_err()));
+    let eight = (1..8).fold(col("c0"), |sum, index| sum + col(format!("c{index}")));
+    assert!(eight.compile(&table).is_ok());
+    let deep = (0..20).fold(col("c0"), |right, _| col("c1") + right);
+    assert!(is_too_large(&deep.compile(&table).unwrap_err()));
+}
+
+#[test]
+fn a_program_is_refused_by_a_table_it_was_not_compiled_for() {
+    let engine = host();
+    let words = crate::Column::from_slice(&engine, &[1u32], StreamId::DEFAULT).unwrap();
+    let longs = crate::Column::from_slice(&engine, &[1u64], StreamId::DEFAULT).unwrap();
+    let narrow = Table::new(&engine, [("c", words)]).unwrap();
+    let wide = Table::new(&engine, [("c", longs)]).unwrap();
+    let program = (col("c") + 1).compile(&wide).unwrap();
+    let error = program.evaluate(&narrow, StreamId::DEFAULT).unwrap_err().to_string();
+    assert!(error.contains("compiled for another table"), "{error}");
+}
+
+#[test]
+fn overflow_is_an_error_that_names_the_operation() {
+    let engine = host();
+    let column = crate::Column::from_slice(&engine, &[i64::MAX], StreamId::DEFAULT).unwrap();
+    let table = Table::new(&engine, [("c", column)]).unwrap();
+    let of = |expr: Expr| {
+        let program = expr.compile(&table).unwrap();
+        program.evaluate(&table, StreamId::DEFAULT).unwrap().finish().map(|_| ())
+    };
+    let error = of(col("c") * 2).unwrap_err();
+    assert_eq!(error, RelationalError::Overflow { operation: "*".to_owned() });
+    assert_eq!(of(col("c") * null(DataType::I64)), Ok(()), "a missing value overflows nothing");
+    assert_eq!(of(col("c") / 0), Ok(()), "it is missing");
+    assert_eq!(of(-(-col("c") - 1)).map_err(|e| e.to_string().contains("sign")), Err(true));
+}
+
+#[test]
+fn expressions_read_as_they_are_written() {
+    let show = |expr: Expr| expr.to_string();
+    assert_eq!(show(col("a") - (col("b") - col("c"))), "a - (b - c)");
+    assert_eq!(show(col("a") - col("b") - col("c")), "a - b - c");
+    assert_eq!(show(-(col("a") + 1)), "-(a + 1)");
+    assert_eq!(show(!(col("a").eq(1).or(col("b").is_not_null()))), "not (a = 1 or b is not null)");
+    assert_eq!(show(col("a").between(1, 2)), "a >= 1 and a <= 2");
+    assert_eq!(show(col("a b").in_list(["x", "y"])), "`a b` in (\"x\", \"y\")");
+    assert_eq!(show(lit(Scalar::Date32(3)).lt(col("d"))), "date(3) < d");
+}
