@@ -261,6 +261,37 @@ fn more_rows_than_a_piece_are_evaluated() {
 }
 
 #[test]
+fn integers_of_all_types_are_compared_by_what_they_stand_for() {
+    use crate::Scalar::{I32, I64, U32, U64};
+    let all = [
+        [0, 1, u32::MAX, 7].map(U32),
+        [0, 1 << 63, u64::MAX, 7].map(U64),
+        [-1, i32::MIN, i32::MAX, 7].map(I32),
+        [-1, i64::MIN, i64::MAX, 7].map(I64),
+    ];
+    for left in &all {
+        for right in &all {
+            let pairs = || left.iter().flat_map(|a| right.iter().map(move |b| (a, b)));
+            let side = |name: &str, values: Vec<Scalar>| HostColumn {
+                field: Field::new(name, values[0].data_type()),
+                values: values.into_iter().map(Some).collect(),
+            };
+            let a = side("a", pairs().map(|(a, _)| a.clone()).collect());
+            let b = side("b", pairs().map(|(_, b)| b.clone()).collect());
+            let input = Relation::new(vec![a, b]).unwrap();
+            for comparison in Comparison::ALL {
+                let expr = Expr::Compare(comparison, Box::new(col("a")), Box::new(col("b")));
+                let kept = kept_on_device(&host(), &input, &expr).unwrap().unwrap();
+                let whole = |value: &Scalar| super::whole_number(value).unwrap();
+                let expected = pairs().map(|(a, b)| comparison.holds(whole(a).cmp(&whole(b))));
+                let expected = expected.enumerate().filter(|(_, holds)| *holds);
+                assert_eq!(kept, expected.map(|(row, _)| row).collect::<Vec<_>>(), "{expr}");
+            }
+        }
+    }
+}
+
+#[test]
 fn types_widen_as_the_rules_say() {
     let of = |expr: Expr| expr.check(&schema()).unwrap().data_type();
     assert_eq!(of(col("u32") + col("u64")), DataType::U64);

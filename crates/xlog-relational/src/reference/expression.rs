@@ -144,12 +144,16 @@ fn calculate(
         (Scalar::F64(a), Scalar::F64(b)) => return Ok(Some(Scalar::F64(real!(*a, *b)))),
         _ => (whole_number(left).unwrap_or(0), whole_number(right).unwrap_or(0)),
     };
-    let by_zero = b == 0 && matches!(operator, Operator::Divide | Operator::Remainder);
-    if by_zero {
-        return Ok(None);
-    }
-    // The product of two 64-bit numbers fits 128 bits.
-    whole(real!(a, b), data_type).map(Some)
+    let result = match operator {
+        Operator::Add => a.checked_add(b),
+        Operator::Subtract => a.checked_sub(b),
+        Operator::Multiply => a.checked_mul(b),
+        Operator::Divide | Operator::Remainder if b == 0 => return Ok(None),
+        Operator::Divide => a.checked_div(b),
+        Operator::Remainder => a.checked_rem(b),
+    };
+    // What does not even fit 128 bits fits no type.
+    whole(result.unwrap_or(i128::MAX), data_type).map(Some)
 }
 
 #[cfg(test)]
