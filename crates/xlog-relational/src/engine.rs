@@ -1,13 +1,17 @@
 //! What every operator needs of a device: its runtime, its memory, its kernels.
 
-use std::{fmt, sync::Arc};
+use std::{
+    fmt,
+    sync::{Arc, Mutex, PoisonError},
+};
 
 use bytemuck::Pod;
 use xlog_core::MemoryBudget;
 use xlog_cuda::{
     CudaDevice, GpuMemoryManager, LoadedKernel,
     device_runtime::{
-        AllocTag, DeviceStack, ResourceResult, ResourceStack, StreamId, XlogDeviceRuntime,
+        AllocTag, DeviceStack, ResourceError, ResourceResult, ResourceStack, StreamId,
+        XlogDeviceRuntime,
     },
     launch::LaunchBuilder,
     memory::TrackedCudaSlice,
@@ -19,6 +23,8 @@ use xlog_driver::KernelDefinition;
 pub struct Engine {
     runtime: Arc<XlogDeviceRuntime>,
     manager: GpuMemoryManager,
+    /// Streams that plans run on. Kept: a stream is home to the tables that were made on it.
+    workers: Arc<Mutex<Vec<StreamId>>>,
 }
 
 impl Engine {
@@ -40,7 +46,7 @@ impl Engine {
     /// An engine over a stack that was composed by hand.
     #[must_use]
     pub fn over(stack: &DeviceStack) -> Self {
-        Self { runtime: Arc::clone(&stack.runtime), manager: stack.manager() }
+        Self::of(Arc::clone(&stack.runtime), stack.manager())
     }
 
     /// An engine over a runtime, whose memory is bounded by `budget` besides what bounds its stack.
@@ -48,7 +54,30 @@ impl Engine {
     pub fn with_runtime(runtime: Arc<XlogDeviceRuntime>, budget: MemoryBudget) -> Self {
         let device = Arc::clone(runtime.device());
         let manager = GpuMemoryManager::with_runtime(device, budget, Arc::clone(&runtime));
-        Self { runtime, manager }
+        Self::of(runtime, manager)
+    }
+
+    fn of(runtime: Arc<XlogDeviceRuntime>, manager: GpuMemoryManager) -> Self {
+        Self { runtime, manager, workers: Arc::default() }
+    }
+
+    /// Up to `count` streams that all plans of this engine share; fewer if the pool has no more,
+    /// and the default one if it has none at all.
+    pub(crate) fn worker_streams(&self, count: usize) -> ResourceResult<Vec<StreamId>> {
+        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        while workers.len() < count {
+            match self.runtime.stream_pool().acquire() {
+                Ok(stream) => workers.push(stream),
+                Err(ResourceError::DeviceLost) => return Err(ResourceError::DeviceLost),
+                // A full pool: what there is has to do.
+                Err(_) => break,
+            }
+        }
+        let mut streams: Vec<_> = workers.iter().take(count).copied().collect();
+        if streams.is_empty() {
+            streams.push(StreamId::DEFAULT);
+        }
+        Ok(streams)
     }
 
     /// Whether both share one runtime, so that memory of one can be used by the other.

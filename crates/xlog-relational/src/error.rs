@@ -78,6 +78,18 @@ pub enum RelationalError {
     },
     /// The operation was cancelled.
     Cancelled,
+    /// A plan that cannot be run.
+    InvalidPlan {
+        /// What is wrong with it.
+        reason: String,
+    },
+    /// A node of a plan failed, and the plan ended.
+    InPlan {
+        /// The node's name.
+        node: String,
+        /// What it answered.
+        source: Box<RelationalError>,
+    },
     /// There was not enough memory. What the operation had taken was freed, and its inputs are as
     /// they were.
     OutOfMemory {
@@ -124,6 +136,7 @@ impl RelationalError {
     pub fn is_out_of_memory(&self) -> bool {
         match self {
             Self::OutOfMemory { .. } => true,
+            Self::InPlan { source, .. } => source.is_out_of_memory(),
             Self::Resource(error) => error.is_out_of_memory(),
             _ => false,
         }
@@ -187,6 +200,8 @@ impl fmt::Display for RelationalError {
                  such rows out"
             ),
             Self::Cancelled => f.write_str("cancelled; nothing of the operation's result is kept"),
+            Self::InvalidPlan { reason } => write!(f, "the plan cannot be run: {reason}"),
+            Self::InPlan { node, source } => write!(f, "{node}: {source}"),
             Self::OutOfMemory { operation, needed, source } => {
                 write!(f, "not enough memory for {operation}")?;
                 if let Some(needed) = needed {
@@ -204,6 +219,7 @@ impl std::error::Error for RelationalError {
     fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
         match self {
             Self::OutOfMemory { source, .. } | Self::Resource(source) => Some(source),
+            Self::InPlan { source, .. } => Some(&**source),
             _ => None,
         }
     }

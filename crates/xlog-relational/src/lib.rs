@@ -7,6 +7,7 @@
 //! them too.
 
 pub mod arrow;
+pub mod exec;
 pub mod primitives;
 pub mod reference;
 #[cfg(any(test, feature = "strategies"))]
