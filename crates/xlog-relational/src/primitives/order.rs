@@ -41,6 +41,12 @@ pub trait Bits:
     /// The difference, wrapping.
     #[doc(hidden)]
     fn minus(self, other: Self) -> Self;
+    /// The next greater bits, wrapping.
+    #[doc(hidden)]
+    fn next(self) -> Self;
+    /// The next smaller bits, wrapping.
+    #[doc(hidden)]
+    fn previous(self) -> Self;
     /// The bits from `first` to `end`, where they stand; the others zero.
     #[doc(hidden)]
     fn between(self, first: u32, end: u32) -> Self;
@@ -54,6 +60,9 @@ pub trait Ordered: DeviceElement + PartialOrd + Send + Sync + Debug + sealed::Se
     const MAGNITUDE: Self::Bits;
     /// The sign bit if there is one, else none: what is always inverted.
     const FLIP: Self::Bits;
+
+    /// The least and the greatest value that compare with others: the infinities of floats.
+    const ENDS: (Self, Self);
 
     /// The value's bits as they lie in memory.
     #[must_use]
@@ -90,6 +99,12 @@ macro_rules! bits {
             fn minus(self, other: Self) -> Self {
                 self.wrapping_sub(other)
             }
+            fn next(self) -> Self {
+                self.wrapping_add(1)
+            }
+            fn previous(self) -> Self {
+                self.wrapping_sub(1)
+            }
             fn between(self, first: u32, end: u32) -> Self {
                 if first >= end {
                     return 0;
@@ -102,6 +117,7 @@ macro_rules! bits {
             type Bits = $bits;
             const MAGNITUDE: $bits = 0;
             const FLIP: $bits = 0;
+            const ENDS: ($bits, $bits) = (<$bits>::MIN, <$bits>::MAX);
             fn to_bits(self) -> $bits {
                 self
             }
@@ -110,12 +126,13 @@ macro_rules! bits {
 }
 
 macro_rules! ordered {
-    ($($value:ty, $bits:ty, $magnitude:expr, $to_bits:expr;)*) => {$(
+    ($($value:ty, $bits:ty, $magnitude:expr, $to_bits:expr, $least:ident, $greatest:ident;)*) => {$(
         impl sealed::Sealed for $value {}
         impl Ordered for $value {
             type Bits = $bits;
             const MAGNITUDE: $bits = $magnitude;
             const FLIP: $bits = <$bits as Bits>::SIGN;
+            const ENDS: ($value, $value) = (<$value>::$least, <$value>::$greatest);
             fn to_bits(self) -> $bits {
                 $to_bits(self)
             }
@@ -125,10 +142,10 @@ macro_rules! ordered {
 
 bits!(u32, u64);
 ordered! {
-    i32, u32, 0, i32::cast_unsigned;
-    i64, u64, 0, i64::cast_unsigned;
-    f32, u32, !u32::SIGN, f32::to_bits;
-    f64, u64, !u64::SIGN, f64::to_bits;
+    i32, u32, 0, i32::cast_unsigned, MIN, MAX;
+    i64, u64, 0, i64::cast_unsigned, MIN, MAX;
+    f32, u32, !u32::SIGN, f32::to_bits, NEG_INFINITY, INFINITY;
+    f64, u64, !u64::SIGN, f64::to_bits, NEG_INFINITY, INFINITY;
 }
 
 /// A change of bits; the default changes nothing.

@@ -8,73 +8,13 @@ use xlog_relational::{
     primitives::{SortBy, SortKey, SortValue, order::Ordered, sort_keys, sort_pairs},
 };
 
-use super::support::{LENGTHS, Random, download, poison, stream, trial, upload};
-
-/// A key made of random bits.
-trait TestKey: SortKey {
-    /// One whose bits are the low ones of `bits`.
-    fn from_random(bits: u64) -> Self;
-    /// The ends of the type, and values next to which mistakes are made.
-    fn extremes() -> Vec<Self>;
-}
-
-macro_rules! integer_keys {
-    ($($key:ty),*) => {
-        $(impl TestKey for $key {
-            fn from_random(bits: u64) -> Self {
-                bits as Self
-            }
-            fn extremes() -> Vec<Self> {
-                vec![Self::MIN, Self::MIN + 1, 0, 1, Self::MAX / 2, Self::MAX - 1, Self::MAX]
-            }
-        })*
-    };
-}
-
-macro_rules! float_keys {
-    ($($key:ty, $bits:ty);*) => {
-        $(impl TestKey for $key {
-            fn from_random(bits: u64) -> Self {
-                Self::from_bits(bits as $bits)
-            }
-            fn extremes() -> Vec<Self> {
-                let negative_nan = Self::from_bits(Self::NAN.to_bits() | 1 << (<$bits>::BITS - 1));
-                let tiny = Self::from_bits(1);
-                vec![0.0, -0.0, Self::NAN, negative_nan, Self::INFINITY, Self::NEG_INFINITY,
-                     Self::MAX, Self::MIN, Self::MIN_POSITIVE, tiny, -tiny, 1.0, -1.0]
-            }
-        })*
-    };
-}
-
-integer_keys!(u32, i32, u64, i64);
-float_keys!(f32, u32; f64, u64);
+use super::support::{
+    LENGTHS, Random, TestValue, assert_same, download, poison, stream, trial, upload, values,
+};
 
 /// Shapes of input that sorts have trouble with.
 const SHAPES: [&str; 8] =
     ["random", "few", "equal", "sorted", "reversed", "low byte", "high byte", "extremes"];
-
-fn keys<K: TestKey>(shape: &str, len: usize, random: &mut Random) -> Vec<K> {
-    let width = 8 * size_of::<K>() as u32;
-    let extremes = K::extremes();
-    let all = random.bits();
-    let mut keys: Vec<K> = (0..len)
-        .map(|_| match shape {
-            "few" => K::from_random(random.below(5)),
-            "equal" => K::from_random(all),
-            "low byte" => K::from_random(random.below(256)),
-            "high byte" => K::from_random(random.below(256) << (width - 8)),
-            "extremes" => extremes[random.below(extremes.len() as u64) as usize],
-            _ => K::from_random(random.bits()),
-        })
-        .collect();
-    match shape {
-        "sorted" => keys.sort_by_key(|key| key.to_ordered()),
-        "reversed" => keys.sort_by_key(|key| std::cmp::Reverse(key.to_ordered())),
-        _ => {}
-    }
-    keys
-}
 
 /// The bits of keys: NaNs are not equal to themselves.
 fn bits<K: Ordered>(keys: &[K]) -> Vec<K::Bits> {
@@ -82,7 +22,7 @@ fn bits<K: Ordered>(keys: &[K]) -> Vec<K::Bits> {
 }
 
 /// What a sort must give: keys and the rows they came from.
-fn expected<K: TestKey>(keys: &[K], by: &SortBy) -> Vec<usize> {
+fn expected<K: TestValue + SortKey>(keys: &[K], by: &SortBy) -> Vec<usize> {
     let part = |row: &usize| {
         use xlog_relational::primitives::order::Bits;
         keys[*row].to_ordered().between(by.bits.start, by.bits.end)
@@ -96,13 +36,7 @@ fn expected<K: TestKey>(keys: &[K], by: &SortBy) -> Vec<usize> {
     rows
 }
 
-fn assert_same<T: PartialEq + Debug>(got: &[T], expected: &[T], what: &str) {
-    if let Some(at) = (0..expected.len()).find(|&at| got[at] != expected[at]) {
-        panic!("{what}: at {at} is {:?}, not {:?}", got[at], expected[at]);
-    }
-}
-
-fn check_keys<K: TestKey>(engine: &Engine, keys: &[K], by: &SortBy, what: &str) {
+fn check_keys<K: TestValue + SortKey>(engine: &Engine, keys: &[K], by: &SortBy, what: &str) {
     let stream = stream(engine);
     let input = upload(engine, stream, keys);
     poison(engine, stream, size_of_val(keys));
@@ -112,7 +46,7 @@ fn check_keys<K: TestKey>(engine: &Engine, keys: &[K], by: &SortBy, what: &str) 
     assert_same(&bits(&download(&input, stream, keys.len())), &bits(keys), "the input");
 }
 
-fn check_pairs<K: TestKey, V: SortValue + TryFrom<usize> + PartialEq + Debug>(
+fn check_pairs<K: TestValue + SortKey, V: SortValue + TryFrom<usize> + PartialEq + Debug>(
     engine: &Engine,
     keys: &[K],
     by: &SortBy,
@@ -121,32 +55,32 @@ fn check_pairs<K: TestKey, V: SortValue + TryFrom<usize> + PartialEq + Debug>(
     V::Error: Debug,
 {
     let stream = stream(engine);
-    let values: Vec<V> = (0..keys.len()).map(|row| V::try_from(row).expect("a row")).collect();
-    let (input, rows) = (upload(engine, stream, keys), upload(engine, stream, &values));
+    let numbers: Vec<V> = (0..keys.len()).map(|row| V::try_from(row).expect("a row")).collect();
+    let (input, rows) = (upload(engine, stream, keys), upload(engine, stream, &numbers));
     poison(engine, stream, size_of_val(keys));
     let sorted = sort_pairs(engine, stream, &input, &rows, keys.len() as u64, by);
     let (sorted, rows) = sorted.expect("a sort");
     let expected = expected(keys, by);
     let expected_keys: Vec<K> = expected.iter().map(|&row| keys[row]).collect();
-    let expected: Vec<V> = expected.iter().map(|&row| values[row]).collect();
+    let expected: Vec<V> = expected.iter().map(|&row| numbers[row]).collect();
     assert_same(&bits(&download(&sorted, stream, keys.len())), &bits(&expected_keys), what);
     assert_same(&download(&rows, stream, keys.len()), &expected, what);
 }
 
-fn every_length<K: TestKey>(engine: &Engine) {
+fn every_length<K: TestValue + SortKey>(engine: &Engine) {
     let mut random = Random::fresh();
     for len in LENGTHS {
         let what = format!("{len} random keys, seed {}", random.seed);
-        let keys = keys::<K>("random", len, &mut random);
+        let keys = values::<K>("random", len, &mut random);
         check_keys(engine, &keys, &SortBy::ascending::<K>(), &what);
     }
 }
 
-fn every_shape<K: TestKey>(engine: &Engine) {
+fn every_shape<K: TestValue + SortKey>(engine: &Engine) {
     let mut random = Random::fresh();
     for shape in SHAPES {
         for len in [1999, 30_000] {
-            let keys = keys::<K>(shape, len, &mut random);
+            let keys = values::<K>(shape, len, &mut random);
             for by in [SortBy::ascending::<K>(), SortBy::descending::<K>()] {
                 let what = format!("{len} {shape} keys, {by:?}, seed {}", random.seed);
                 check_keys(engine, &keys, &by, &what);
@@ -157,25 +91,25 @@ fn every_shape<K: TestKey>(engine: &Engine) {
     }
 }
 
-fn pairs_at_every_length<K: TestKey>(engine: &Engine) {
+fn pairs_at_every_length<K: TestValue + SortKey>(engine: &Engine) {
     let mut random = Random::fresh();
     for len in LENGTHS {
         // Duplicates, so that what is not stable shows.
         let shape = if len % 2 == 0 { "few" } else { "low byte" };
-        let keys = keys::<K>(shape, len, &mut random);
+        let keys = values::<K>(shape, len, &mut random);
         let what = format!("{len} {shape} keys, seed {}", random.seed);
         check_pairs::<K, u32>(engine, &keys, &SortBy::ascending::<K>(), &what);
         check_pairs::<K, u64>(engine, &keys, &SortBy::descending::<K>(), &what);
     }
 }
 
-fn some_bits<K: TestKey>(engine: &Engine) {
+fn some_bits<K: TestValue + SortKey>(engine: &Engine) {
     let mut random = Random::fresh();
     let width = 8 * size_of::<K>() as u32;
     let ranges = [0..0, 0..1, 3..7, 0..8, 5..14, 0..17, 9..width, width - 1..width, width..width];
     for range in ranges {
         for len in [1500, 20_000] {
-            let keys = keys::<K>("random", len, &mut random);
+            let keys = values::<K>("random", len, &mut random);
             for descending in [false, true] {
                 let by = SortBy { bits: range.clone(), descending };
                 let what = format!("{len} keys, {by:?}, seed {}", random.seed);
@@ -188,7 +122,7 @@ fn some_bits<K: TestKey>(engine: &Engine) {
 
 fn a_large_sort(engine: &Engine) {
     let mut random = Random::fresh();
-    let keys = keys::<u32>("random", 10_000_019, &mut random);
+    let keys = values::<u32>("random", 10_000_019, &mut random);
     let what = format!("a large sort, seed {}", random.seed);
     check_keys(engine, &keys, &SortBy::ascending::<u32>(), &what);
     check_pairs::<u32, u32>(engine, &keys, &SortBy::ascending::<u32>(), &what);

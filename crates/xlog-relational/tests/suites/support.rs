@@ -2,6 +2,7 @@
 
 use std::{
     cell::Cell,
+    fmt::Debug,
     hash::{BuildHasher, Hasher, RandomState},
 };
 
@@ -11,7 +12,7 @@ use xlog_cuda::{
     device_runtime::{AllocTag, StreamId},
     memory::TrackedCudaSlice,
 };
-use xlog_relational::Engine;
+use xlog_relational::{Engine, primitives::order::Ordered};
 
 /// Lengths at which blocks, tiles and portions begin and end, on either device.
 pub const LENGTHS: [usize; 24] = [
@@ -124,4 +125,83 @@ pub fn trial(name: &str, engine: &Engine, test: impl FnOnce(&Engine) + Send + 's
         test(&engine);
         Ok(())
     })
+}
+
+/// A value made of random bits.
+pub trait TestValue: Ordered {
+    /// One whose bits are the low ones of `bits`.
+    fn from_random(bits: u64) -> Self;
+    /// The ends of the type, and values next to which mistakes are made.
+    fn extremes() -> Vec<Self>;
+    /// One that about half of all random ones are less than.
+    fn middle() -> Self;
+}
+
+macro_rules! integer_keys {
+    ($($key:ty),*) => {
+        $(impl TestValue for $key {
+            fn from_random(bits: u64) -> Self {
+                bits as Self
+            }
+            fn middle() -> Self {
+                Self::MIN / 2 + Self::MAX / 2
+            }
+            fn extremes() -> Vec<Self> {
+                vec![Self::MIN, Self::MIN + 1, 0, 1, Self::MAX / 2, Self::MAX - 1, Self::MAX]
+            }
+        })*
+    };
+}
+
+macro_rules! float_keys {
+    ($($key:ty, $bits:ty);*) => {
+        $(impl TestValue for $key {
+            fn from_random(bits: u64) -> Self {
+                Self::from_bits(bits as $bits)
+            }
+            fn middle() -> Self {
+                0.0
+            }
+            fn extremes() -> Vec<Self> {
+                let negative_nan = Self::from_bits(Self::NAN.to_bits() | 1 << (<$bits>::BITS - 1));
+                let tiny = Self::from_bits(1);
+                vec![0.0, -0.0, Self::NAN, negative_nan, Self::INFINITY, Self::NEG_INFINITY,
+                     Self::MAX, Self::MIN, Self::MIN_POSITIVE, tiny, -tiny, 1.0, -1.0]
+            }
+        })*
+    };
+}
+
+integer_keys!(u32, i32, u64, i64);
+float_keys!(f32, u32; f64, u64);
+
+/// Values of a shape that sorts and selections have trouble with, or just random ones.
+pub fn values<T: TestValue>(shape: &str, len: usize, random: &mut Random) -> Vec<T> {
+    let width = 8 * size_of::<T>() as u32;
+    let extremes = T::extremes();
+    let all = random.bits();
+    let mut values: Vec<T> = (0..len)
+        .map(|_| match shape {
+            "few" => T::from_random(random.below(5)),
+            "equal" => T::from_random(all),
+            "low byte" => T::from_random(random.below(256)),
+            "high byte" => T::from_random(random.below(256) << (width - 8)),
+            "extremes" => extremes[random.below(extremes.len() as u64) as usize],
+            _ => T::from_random(random.bits()),
+        })
+        .collect();
+    match shape {
+        "sorted" => values.sort_by_key(|value| value.to_ordered()),
+        "reversed" => values.sort_by_key(|value| std::cmp::Reverse(value.to_ordered())),
+        _ => {}
+    }
+    values
+}
+
+/// Ends the test at the first difference.
+pub fn assert_same<T: PartialEq + Debug>(got: &[T], expected: &[T], what: &str) {
+    assert_eq!(got.len(), expected.len(), "{what}: as many");
+    if let Some(at) = (0..expected.len()).find(|&at| got[at] != expected[at]) {
+        panic!("{what}: at {at} is {:?}, not {:?}", got[at], expected[at]);
+    }
 }
