@@ -81,7 +81,9 @@ impl fmt::Debug for HostKernel {
 }
 
 /// How a kernel reaches memory: [`Direct`] or [`Observed`].
-pub trait MemoryPolicy: sealed::Sealed {
+pub trait MemoryPolicy: sealed::Sealed + Sync {
+    /// Whether somebody watches: then a kernel runs on one thread.
+    const WATCHED: bool;
     /// Whether `bytes` bytes at `address` may be read.
     fn may_read(&self, address: u64, bytes: usize) -> bool;
     /// Whether `bytes` bytes at `address` may be written.
@@ -108,6 +110,8 @@ impl fmt::Debug for Observed<'_> {
 }
 
 impl MemoryPolicy for Direct {
+    const WATCHED: bool = false;
+
     #[inline(always)]
     fn may_read(&self, _: u64, _: usize) -> bool {
         true
@@ -119,6 +123,8 @@ impl MemoryPolicy for Direct {
 }
 
 impl MemoryPolicy for Observed<'_> {
+    const WATCHED: bool = true;
+
     fn may_read(&self, address: u64, bytes: usize) -> bool {
         self.0.may_read(address, bytes)
     }
@@ -203,6 +209,13 @@ struct Cells<'c, T, M> {
     policy: &'c M,
     values: PhantomData<*mut T>,
 }
+
+// SAFETY: an accessor is an address and a length. It forms no reference to what it reaches, so
+// that several threads of one kernel may use it as several streams may use the memory: two that
+// write one place can spoil its value, but not the type (see `get`).
+unsafe impl<T: Pod + Send, M: MemoryPolicy> Send for Cells<'_, T, M> {}
+// SAFETY: as above; every method takes `&self` and keeps no state.
+unsafe impl<T: Pod + Send, M: MemoryPolicy> Sync for Cells<'_, T, M> {}
 
 impl<T: Pod, M: MemoryPolicy> Cells<'_, T, M> {
     #[inline(always)]

@@ -17,6 +17,7 @@ mod fault;
 mod kernel;
 mod memory;
 mod operation;
+mod parts;
 mod simulated;
 mod stream;
 

@@ -2,3 +2,26 @@
 //!
 //! Each takes the stream it works on, allocates its temporaries there, and returns before the work
 //! has run. What must wait for the device, to learn a size, says so.
+
+pub mod order;
+
+mod gather;
+mod host;
+mod pending;
+mod rows;
+mod scan;
+mod select;
+mod sort;
+mod tiles;
+mod unique;
+
+pub use gather::{Gatherable, RowNumber, fill, gather, gather_bits, iota, rows_valid};
+pub use pending::Pending;
+pub use rows::MOST_ROWS;
+pub use scan::{Summable, exclusive_sum};
+pub use select::{
+    Comparison, Condition, Selectable, select_by_mask, select_if, select_rows_by_mask,
+    select_rows_if,
+};
+pub use sort::{SortBy, SortKey, SortValue, sort_keys, sort_pairs};
+pub use unique::{Runs, run_lengths, run_starts, unique};

@@ -1,0 +1,54 @@
+//! A kernel's work, split over the threads of this machine.
+//!
+//! A GPU runs the blocks of a grid side by side; a kernel of the host device may do the same with
+//! parts of its elements. As on a GPU, what two of them write must be different memory: an accessor
+//! forms no reference, so a race spoils values and nothing else.
+
+use std::{ops::Range, panic::resume_unwind, sync::OnceLock, thread};
+
+use super::{KernelCall, MemoryPolicy};
+
+/// Elements that are worth a thread of their own: starting one takes as long as this many.
+const WORTH_A_THREAD: usize = 1 << 16;
+
+impl<M: MemoryPolicy> KernelCall<'_, M> {
+    /// How many threads work over `len` elements is worth. A watched kernel runs on one: the same
+    /// run shows the same accesses in the same order.
+    #[must_use]
+    pub fn threads_for(&self, len: usize) -> usize {
+        if M::WATCHED { 1 } else { (len / WORTH_A_THREAD).clamp(1, processors()) }
+    }
+
+    /// Calls `work` with the number and the range of each of `parts` parts of `len` elements, all
+    /// at the same time, and waits for them. What each answered comes back in their order. Parts
+    /// begin at multiples of `grain`, which is not zero; some may be empty.
+    pub fn in_parts<R: Send>(
+        &self,
+        len: usize,
+        parts: usize,
+        grain: usize,
+        work: impl Fn(usize, Range<usize>) -> R + Sync,
+    ) -> Vec<R> {
+        if parts <= 1 {
+            return vec![work(0, 0..len)];
+        }
+        let step = len.div_ceil(parts).next_multiple_of(grain.max(1));
+        let range = |part: usize| (part * step).min(len)..((part + 1) * step).min(len);
+        let work = &work;
+        thread::scope(|scope| {
+            let others: Vec<_> =
+                (1..parts).map(|part| scope.spawn(move || work(part, range(part)))).collect();
+            let mut answers = vec![work(0, range(0))];
+            for other in others {
+                // A panic of a part is one of the kernel, with its own words.
+                answers.push(other.join().unwrap_or_else(|panic| resume_unwind(panic)));
+            }
+            answers
+        })
+    }
+}
+
+fn processors() -> usize {
+    static PROCESSORS: OnceLock<usize> = OnceLock::new();
+    *PROCESSORS.get_or_init(|| thread::available_parallelism().map_or(1, usize::from))
+}
