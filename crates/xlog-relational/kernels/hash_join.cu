@@ -218,7 +218,12 @@ __device__ void histogram(const Keys& keys, const u32* valid, u32 has_valid, u32
     const u32 mine = own[threadIdx.x];
     if (mine != 0) {
         atomicAdd(&counts[threadIdx.x], mine);
-        atomicAdd(&counts[kUsed], mine);
+    }
+    // One addition for the block: all blocks meet at this address.
+    u32 total;
+    block_sum(mine, &total);
+    if (threadIdx.x == 0 && total != 0) {
+        atomicAdd(&counts[kUsed], total);
     }
 }
 
@@ -237,22 +242,22 @@ __device__ void scatter(const Keys& keys, const Rows& rows, const u32* counts, u
         own[threadIdx.x] = 0;
         __syncthreads();
         Word word[kPerThread];
-        u32 part[kPerThread];
-        u32 rank[kPerThread];
+        // The part above, the rank within the tile's rows of that part below.
+        u32 part_rank[kPerThread];
 #pragma unroll
         for (u32 k = 0; k < kPerThread; ++k) {
             const u64 at = tile * kSplit + k * kThreads + threadIdx.x;
-            part[k] = kNone;
+            part_rank[k] = kNone;
             if (at < rows.n && rows.has_key(at)) {
                 const typename Keys::Key key = keys.key(at);
                 word[k] = key.word;
-                part[k] = keys.hash(key) >> 24;
+                part_rank[k] = keys.hash(key) >> 24 << 16;
             }
         }
 #pragma unroll
         for (u32 k = 0; k < kPerThread; ++k) {
-            if (part[k] != kNone) {
-                rank[k] = atomicAdd(&own[part[k]], 1u);
+            if (part_rank[k] != kNone) {
+                part_rank[k] |= atomicAdd(&own[part_rank[k] >> 16], 1u);
             }
         }
         __syncthreads();
@@ -265,8 +270,8 @@ __device__ void scatter(const Keys& keys, const Rows& rows, const u32* counts, u
         __syncthreads();
 #pragma unroll
         for (u32 k = 0; k < kPerThread; ++k) {
-            if (part[k] != kNone) {
-                const u32 place = own[part[k]] + rank[k];
+            if (part_rank[k] != kNone) {
+                const u32 place = own[part_rank[k] >> 16] + (part_rank[k] & 0xffffu);
                 tile_keys[place] = word[k];
                 tile_values[place] = rows.value(tile * kSplit + k * kThreads + threadIdx.x);
             }
@@ -408,7 +413,7 @@ extern "C" __global__ void __launch_bounds__(256)
 }
 
 // Keys and values in the order of parts; rows without a key are left out. cursors are zero before.
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     xlog_join_scatter_u32(const u32* __restrict__ keys, const u32* __restrict__ values,
                           u32 has_values, const u32* __restrict__ valid, u32 has_valid, u32 mask,
                           const u32* __restrict__ counts, u32* cursors,
@@ -420,7 +425,7 @@ extern "C" __global__ void __launch_bounds__(256)
                                 counts, cursors, out_keys, out_values);
 }
 
-extern "C" __global__ void __launch_bounds__(256)
+extern "C" __global__ void __launch_bounds__(256, 4)
     xlog_join_scatter_u64(const u64* __restrict__ keys, const u32* __restrict__ values,
                           u32 has_values, const u32* __restrict__ valid, u32 has_valid, u32 mask,
                           const u32* __restrict__ counts, u32* cursors,

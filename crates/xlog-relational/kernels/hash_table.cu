@@ -159,7 +159,7 @@ __device__ void insert_all(const Keys& keys, const u32* valid, u32 has_valid, co
 template <typename Word>
 __device__ void pack(const Word* column, const u32* validity, u32 has_validity, u32 lane,
                      u32 null_bit, u32 first_keys, u32 first_valid, u64* keys, u32* extra,
-                     u32* valid, u64 n) {
+                     u32 has_extra, u32* valid, u64 n) {
     const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
     // Whole warps go round together: each writes one word of the bitmap.
     const u64 end = (n + 31) / 32 * 32;
@@ -169,7 +169,7 @@ __device__ void pack(const Word* column, const u32* validity, u32 has_validity, 
         if (inside) {
             const u64 word = known ? static_cast<u64>(column[i]) : 0;
             u64 key = first_keys ? 0 : keys[i];
-            u32 more = first_keys ? 0 : extra[i];
+            u32 more = first_keys || !has_extra ? 0 : extra[i];
             if (lane < 2) {
                 key |= word << (32 * lane);
             } else {
@@ -179,7 +179,9 @@ __device__ void pack(const Word* column, const u32* validity, u32 has_validity, 
                 more |= static_cast<u32>(!known) << null_bit;
             }
             keys[i] = key;
-            extra[i] = more;
+            if (has_extra) {
+                extra[i] = more;
+            }
         }
         const u32 bits = __ballot_sync(0xffffffffu, known);
         if ((i & 31) == 0) {
@@ -194,20 +196,20 @@ extern "C" __global__ void xlog_keys_pack_u32(const u32* __restrict__ column,
                                               const u32* __restrict__ validity, u32 has_validity,
                                               u32 lane, u32 null_bit, u32 first_keys,
                                               u32 first_valid, u64* __restrict__ keys,
-                                              u32* __restrict__ extra, u32* __restrict__ valid,
-                                              u64 n) {
+                                              u32* __restrict__ extra, u32 has_extra,
+                                              u32* __restrict__ valid, u64 n) {
     pack(column, validity, has_validity, lane, null_bit, first_keys, first_valid, keys, extra,
-         valid, n);
+         has_extra, valid, n);
 }
 
 extern "C" __global__ void xlog_keys_pack_u64(const u64* __restrict__ column,
                                               const u32* __restrict__ validity, u32 has_validity,
                                               u32 lane, u32 null_bit, u32 first_keys,
                                               u32 first_valid, u64* __restrict__ keys,
-                                              u32* __restrict__ extra, u32* __restrict__ valid,
-                                              u64 n) {
+                                              u32* __restrict__ extra, u32 has_extra,
+                                              u32* __restrict__ valid, u64 n) {
     pack(column, validity, has_validity, lane, null_bit, first_keys, first_valid, keys, extra,
-         valid, n);
+         has_extra, valid, n);
 }
 
 // slots[i] = the slot of key i, or kNoSlot for a row without a valid key. *full becomes 1 when a

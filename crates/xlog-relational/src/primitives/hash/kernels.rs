@@ -24,15 +24,16 @@ macro_rules! pack_definition {
             name: $name,
             module: &MODULE,
             parameters: &[
-                Parameter::input("column", $scalar).counted_by(10),
+                Parameter::input("column", $scalar).counted_by(11),
                 Parameter::input("validity", U32),
                 Parameter::value("has_validity", U32),
                 Parameter::value("lane", U32),
                 Parameter::value("null_bit", U32),
                 Parameter::value("first_keys", U32),
                 Parameter::value("first_valid", U32),
-                Parameter::in_out("keys", U64).counted_by(10),
-                Parameter::in_out("extra", U32).counted_by(10),
+                Parameter::in_out("keys", U64).counted_by(11),
+                Parameter::in_out("extra", U32),
+                Parameter::value("has_extra", U32),
                 Parameter::in_out("valid", U32),
                 Parameter::value("n", U64),
             ],
@@ -54,15 +55,16 @@ struct Pack<Word>(PhantomData<Word>);
 
 impl<Word: Pod + Into<u64>> KernelBody for Pack<Word> {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
-        let n = length(call.value(10)?)?;
+        let n = length(call.value(11)?)?;
         let column = call.input::<Word>(0, n)?;
         let validity = Bits::of(call, 1, n)?;
         let (lane, null_bit) = (call.value::<u32>(3)?, call.value::<u32>(4)?);
         let (first_keys, first_valid) = (call.value::<u32>(5)? != 0, call.value::<u32>(6)? != 0);
         let (keys, keys_out) = (call.input::<u64>(7, n)?, call.output::<u64>(7, n)?);
         let (extra, extra_out) = (call.input::<u32>(8, n)?, call.output::<u32>(8, n)?);
+        let has_extra = call.value::<u32>(9)? != 0;
         let words = n.div_ceil(32);
-        let (valid, valid_out) = (call.input::<u32>(9, words)?, call.output::<u32>(9, words)?);
+        let (valid, valid_out) = (call.input::<u32>(10, words)?, call.output::<u32>(10, words)?);
         for word in 0..words {
             let mut bits = 0u32;
             for at in word * 32..n.min(word * 32 + 32) {
@@ -70,7 +72,7 @@ impl<Word: Pod + Into<u64>> KernelBody for Pack<Word> {
                 bits |= u32::from(known) << (at % 32);
                 let value: u64 = if known { column.get(at).into() } else { 0 };
                 let mut key = if first_keys { 0 } else { keys.get(at) };
-                let mut more = if first_keys { 0 } else { extra.get(at) };
+                let mut more = if first_keys || !has_extra { 0 } else { extra.get(at) };
                 if lane < 2 {
                     key |= value << (32 * lane);
                 } else {
@@ -80,7 +82,9 @@ impl<Word: Pod + Into<u64>> KernelBody for Pack<Word> {
                     more |= u32::from(!known) << null_bit;
                 }
                 keys_out.set(at, key);
-                extra_out.set(at, more);
+                if has_extra {
+                    extra_out.set(at, more);
+                }
             }
             valid_out.set(word, if first_valid { bits } else { valid.get(word) & bits });
         }

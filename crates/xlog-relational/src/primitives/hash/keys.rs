@@ -142,9 +142,11 @@ pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
             }
         }));
     }
-    let mut packer = Packer::new(engine, stream, sides, nulls, purpose, absent, mask)?;
     let lanes: u32 = (0..columns).map(|c| if long(c) { 2 } else { 1 }).sum();
-    let has_extra = if lanes <= if counted_nulls { 2 } else { 3 } {
+    let at_once = lanes <= if counted_nulls { 2 } else { 3 };
+    let has_extra = counted_nulls || at_once && lanes > 2;
+    let mut packer = Packer::new(engine, stream, sides, nulls, purpose, absent, mask, has_extra)?;
+    if at_once {
         // 64-bit columns first: they fill the first two lanes.
         let mut order: Vec<_> = (0..columns).collect();
         order.sort_by_key(|&c| !long(c));
@@ -153,12 +155,10 @@ pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
             packer.add(c, lane, step == 0, step as u32)?;
             lane += if long(c) { 2 } else { 1 };
         }
-        counted_nulls || lanes > 2
     } else {
         packer.fold(columns, long)?;
-        counted_nulls
-    };
-    Ok(packer.finish(has_extra))
+    }
+    Ok(packer.finish())
 }
 
 /// Keys under construction: those of all sides one after the other, so that one table holds all.
@@ -168,7 +168,8 @@ struct Packer<'p, 'a, const SIDES: usize> {
     sides: [&'p Keys<'a>; SIDES],
     starts: [usize; SIDES],
     keys: Arc<TrackedCudaSlice<u64>>,
-    extra: Arc<TrackedCudaSlice<u32>>,
+    /// The third half of each key, where keys have one.
+    extra: Option<Arc<TrackedCudaSlice<u32>>>,
     valid: [TrackedCudaSlice<u32>; SIDES],
     first_valid: bool,
     nulls: bool,
@@ -179,6 +180,7 @@ struct Packer<'p, 'a, const SIDES: usize> {
 }
 
 impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
+    #[expect(clippy::too_many_arguments, reason = "what all of its launches share")]
     fn new(
         engine: &'p Engine,
         stream: StreamId,
@@ -187,6 +189,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         purpose: Purpose,
         absent: &'p Absent,
         mask: u32,
+        has_extra: bool,
     ) -> ResourceResult<Self> {
         let mut total = 0;
         let mut valid = Vec::new();
@@ -201,7 +204,11 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         }
         let valid = valid.try_into().map_err(|_| "as many bitmaps as sides were made")?;
         let keys = Arc::new(engine.alloc::<u64>(total.max(1), stream, "packed keys")?);
-        let extra = Arc::new(engine.alloc::<u32>(total.max(1), stream, "packed keys")?);
+        let extra = if has_extra {
+            Some(Arc::new(engine.alloc::<u32>(total.max(1), stream, "packed keys")?))
+        } else {
+            None
+        };
         let first_valid = true;
         Ok(Self {
             engine,
@@ -280,6 +287,10 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         };
         let (validity, has_validity) = self.absent.or(validity);
         let range = self.starts[index]..self.starts[index] + rows;
+        let extra = match &self.extra {
+            Some(extra) => extra.view(range.clone())?,
+            None => self.absent.words.as_view(),
+        };
         launch
             .input(&validity)
             .value(has_validity)
@@ -287,8 +298,9 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
             .value(null_bit)
             .value(u32::from(first_keys))
             .value(u32::from(self.first_valid))
-            .in_out(&self.keys.view(range.clone())?)
-            .in_out(&self.extra.view(range)?)
+            .in_out(&self.keys.view(range)?)
+            .in_out(&extra)
+            .value(u32::from(self.extra.is_some()))
             .in_out(&self.valid[index])
             .value(rows as u64)
             .launch(dims(self.engine, rows as u64, 256))
@@ -305,7 +317,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         let side = Prepared {
             keys: SideKeys::Longs {
                 keys: Memory::Lent(self.keys.as_view()),
-                extra: Some(Memory::Lent(self.extra.as_view())),
+                extra: self.extra.as_ref().map(|extra| Memory::Lent(extra.as_view())),
             },
             valid: None,
             values: None,
@@ -344,7 +356,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         Ok(())
     }
 
-    fn finish(self, has_extra: bool) -> [Prepared<'a>; SIDES] {
+    fn finish(self) -> [Prepared<'a>; SIDES] {
         let mut index = 0;
         let (starts, sides) = (self.starts, self.sides);
         let dropped = self.purpose == Purpose::Join && self.nulls;
@@ -355,7 +367,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
             Prepared {
                 keys: SideKeys::Longs {
                     keys: Memory::Part(Arc::clone(&self.keys), range.clone()),
-                    extra: has_extra.then(|| Memory::Part(Arc::clone(&self.extra), range)),
+                    extra: self.extra.as_ref().map(|extra| Memory::Part(Arc::clone(extra), range)),
                 },
                 valid: dropped.then_some(Memory::Own(valid)),
                 values: None,

@@ -38,7 +38,7 @@ pub struct Tuning {
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { hash_mask: u32::MAX, split_from: None, first_slots: 1 << 23 }
+        Self { hash_mask: u32::MAX, split_from: None, first_slots: 1 << 22 }
     }
 }
 
