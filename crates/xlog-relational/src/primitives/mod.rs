@@ -6,7 +6,10 @@
 pub mod order;
 
 mod gather;
+mod group;
+mod hash;
 mod host;
+mod join;
 mod pending;
 mod rows;
 mod scan;
@@ -16,6 +19,12 @@ mod tiles;
 mod unique;
 
 pub use gather::{Gatherable, RowNumber, fill, gather, gather_bits, iota, rows_valid};
+pub use group::{Aggregate, AggregateWords, Groups, Values, group_by, group_by_tuned};
+pub use hash::{KeyColumn, KeyWords, Keys, Tuning};
+pub use join::{
+    JoinKind, JoinRows, JoinedPayloads, NO_ROW, inner_join_payloads, inner_join_payloads_tuned,
+    join, join_tuned,
+};
 pub use pending::Pending;
 pub use rows::MOST_ROWS;
 pub use scan::{Summable, exclusive_sum};

@@ -1,0 +1,302 @@
+//! The kernels of `group_by.cu`.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use xlog_core::ScalarType::{U32, U64};
+use xlog_driver::{
+    KernelDefinition, KernelModule, Parameter,
+    host::{HostKernel, KernelBody, KernelCall, KernelFault, MemoryPolicy},
+};
+
+use crate::primitives::hash::{Bits, length};
+
+static MODULE: KernelModule =
+    KernelModule { name: "group_by", ptx: include_str!("../../../kernels/group_by.ptx") };
+
+const EMPTY: u64 = u64::MAX;
+const NO_SLOT: u32 = u32::MAX;
+const SIGN: u64 = 1 << 63;
+const SIGN_32: u32 = 1 << 31;
+
+/// What is done with the values of a group; as in the CUDA source.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(super) enum Operation {
+    Count = 0,
+    SumU32 = 1,
+    SumI32 = 2,
+    SumF32 = 3,
+    MinU32 = 4,
+    MaxU32 = 5,
+    MinI32 = 6,
+    MaxI32 = 7,
+    MinF32 = 8,
+    MaxF32 = 9,
+    SumU64 = 10,
+    SumI64 = 11,
+    SumF64 = 12,
+    MinU64 = 13,
+    MaxU64 = 14,
+    MinI64 = 15,
+    MaxI64 = 16,
+    MinF64 = 17,
+    MaxF64 = 18,
+}
+
+impl Operation {
+    const ALL: [Self; 19] = [
+        Self::Count,
+        Self::SumU32,
+        Self::SumI32,
+        Self::SumF32,
+        Self::MinU32,
+        Self::MaxU32,
+        Self::MinI32,
+        Self::MaxI32,
+        Self::MinF32,
+        Self::MaxF32,
+        Self::SumU64,
+        Self::SumI64,
+        Self::SumF64,
+        Self::MinU64,
+        Self::MaxU64,
+        Self::MinI64,
+        Self::MaxI64,
+        Self::MinF64,
+        Self::MaxF64,
+    ];
+
+    fn of(code: u32) -> Result<Self, KernelFault> {
+        let found = Self::ALL.into_iter().find(|one| *one as u32 == code);
+        found.ok_or_else(|| KernelFault(format!("aggregate {code} is not one")))
+    }
+
+    /// Whether the result has 128 bits.
+    pub(super) fn is_wide(self) -> bool {
+        matches!(self, Self::SumU64 | Self::SumI64)
+    }
+
+    fn is_min(self) -> bool {
+        use Operation::{MinF32, MinF64, MinI32, MinI64, MinU32, MinU64};
+        matches!(self, MinU32 | MinI32 | MinF32 | MinU64 | MinI64 | MinF64)
+    }
+
+    fn is_max(self) -> bool {
+        use Operation::{MaxF32, MaxF64, MaxI32, MaxI64, MaxU32, MaxU64};
+        matches!(self, MaxU32 | MaxI32 | MaxF32 | MaxU64 | MaxI64 | MaxF64)
+    }
+
+    /// Whether values are mapped to words of the same order, and back at the end.
+    pub(super) fn is_ordered(self) -> bool {
+        use Operation::{MaxF32, MaxF64, MaxI32, MaxI64, MinF32, MinF64, MinI32, MinI64};
+        matches!(self, MinI32 | MaxI32 | MinF32 | MaxF32 | MinI64 | MaxI64 | MinF64 | MaxF64)
+    }
+
+    /// The word that stands for a value.
+    #[inline(always)]
+    fn word(self, raw: u64) -> u64 {
+        let half = raw as u32;
+        match self {
+            Self::Count => 1,
+            Self::SumI32 => i64::from(half as i32) as u64,
+            Self::SumF32 => f64::from(f32::from_bits(half)).to_bits(),
+            Self::MinI32 | Self::MaxI32 => u64::from(half ^ SIGN_32),
+            Self::MinF32 | Self::MaxF32 => {
+                u64::from(if half & SIGN_32 != 0 { !half } else { half | SIGN_32 })
+            }
+            Self::MinI64 | Self::MaxI64 => raw ^ SIGN,
+            Self::MinF64 | Self::MaxF64 if raw & SIGN != 0 => !raw,
+            Self::MinF64 | Self::MaxF64 => raw | SIGN,
+            _ => raw,
+        }
+    }
+
+    /// The value a word stands for.
+    fn value(self, word: u64) -> u64 {
+        let half = word as u32;
+        match self {
+            Self::MinI32 | Self::MaxI32 => u64::from(half ^ SIGN_32),
+            Self::MinF32 | Self::MaxF32 => {
+                u64::from(if half & SIGN_32 != 0 { half ^ SIGN_32 } else { !half })
+            }
+            Self::MinI64 | Self::MaxI64 => word ^ SIGN,
+            Self::MinF64 | Self::MaxF64 if word & SIGN != 0 => word ^ SIGN,
+            Self::MinF64 | Self::MaxF64 => !word,
+            _ => word,
+        }
+    }
+}
+
+/// The byte that fills the words of an aggregate before the first value.
+pub(super) fn first_bytes(operation: Operation) -> u8 {
+    if operation.is_min() { 0xff } else { 0 }
+}
+
+/// Numbers the slots that are taken.
+pub(super) static NUMBER: KernelDefinition = KernelDefinition {
+    name: "xlog_group_number",
+    module: &MODULE,
+    parameters: &[
+        Parameter::input("table", U64).counted_by(1),
+        Parameter::value("capacity", U64),
+        Parameter::output("numbers", U32).counted_by(1),
+        Parameter::output("rows", U32),
+        Parameter::in_out("groups", U32).elements(1),
+    ],
+    host: HostKernel::of::<Number>(),
+};
+
+struct Number;
+
+impl KernelBody for Number {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let capacity = length(call.value(1)?)?;
+        let table = call.input::<u64>(0, capacity)?;
+        let (numbers, rows) = (call.output::<u32>(2, capacity)?, call.output::<u32>(3, capacity)?);
+        let mut groups = call.input::<u32>(4, 1)?.get(0);
+        table.for_each_piece(|first, piece| {
+            for (slot, &entry) in piece.iter().enumerate().filter(|(_, entry)| **entry != EMPTY) {
+                numbers.set(first + slot, groups);
+                rows.set(groups as usize, entry as u32);
+                groups += 1;
+            }
+        });
+        call.output::<u32>(4, 1)?.set(0, groups);
+        Ok(())
+    }
+}
+
+macro_rules! aggregate_definition {
+    ($(#[$doc:meta])* $static:ident, $name:literal, $scalar:expr, $word:ty) => {
+        $(#[$doc])*
+        pub(super) static $static: KernelDefinition = KernelDefinition {
+            name: $name,
+            module: &MODULE,
+            parameters: &[
+                Parameter::input("slots", U32).counted_by(9),
+                Parameter::input("numbers", U32),
+                Parameter::input("values", $scalar).counted_by(9),
+                Parameter::input("valid", U32),
+                Parameter::value("has_valid", U32),
+                Parameter::value("operation", U32),
+                Parameter::in_out("low", U64).counted_by(8),
+                Parameter::in_out("high", U64).counted_by(8),
+                Parameter::value("groups", U64),
+                Parameter::value("n", U64),
+            ],
+            host: HostKernel::of::<Add<$word>>(),
+        };
+    };
+}
+
+aggregate_definition! {
+    /// Combines 32-bit values by group.
+    AGGREGATE_U32, "xlog_group_aggregate_u32", U32, u32
+}
+aggregate_definition! {
+    /// Combines 64-bit values by group.
+    AGGREGATE_U64, "xlog_group_aggregate_u64", U64, u64
+}
+
+struct Add<Word>(PhantomData<Word>);
+
+/// Rows whose numbers and words are read together.
+const SPAN: usize = 256;
+
+impl<Word: Pod + Into<u64>> KernelBody for Add<Word> {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        use Operation::{Count, SumF32, SumF64, SumI32, SumI64, SumU32, SumU64};
+        let operation = Operation::of(call.value(5)?)?;
+        // A loop for each kind: the choice is made once and not for each row.
+        match operation {
+            Count => add::<Word, M, false>(call, operation, |low, _, _| low + 1),
+            SumU32 | SumI32 => add::<Word, M, false>(call, operation, |low, _, word| {
+                low.wrapping_add(operation.word(word))
+            }),
+            SumF32 | SumF64 => add::<Word, M, false>(call, operation, |low, _, word| {
+                let word = f64::from_bits(operation.word(word));
+                (f64::from_bits(low) + word).to_bits()
+            }),
+            SumU64 => add::<Word, M, true>(call, operation, |low, high, word| {
+                let (sum, carry) = low.overflowing_add(word);
+                *high = high.wrapping_add(u64::from(carry));
+                sum
+            }),
+            SumI64 => add::<Word, M, true>(call, operation, |low, high, word| {
+                let (sum, carry) = low.overflowing_add(word);
+                let sign = ((word as i64) >> 63) as u64;
+                *high = high.wrapping_add(sign).wrapping_add(u64::from(carry));
+                sum
+            }),
+            _ if operation.is_max() => {
+                add::<Word, M, false>(call, operation, |low, _, word| low.max(operation.word(word)))
+            }
+            _ => {
+                add::<Word, M, false>(call, operation, |low, _, word| low.min(operation.word(word)))
+            }
+        }
+    }
+}
+
+fn add<Word: Pod + Into<u64>, M: MemoryPolicy, const WIDE: bool>(
+    call: &KernelCall<'_, M>,
+    operation: Operation,
+    combine: impl Fn(u64, &mut u64, u64) -> u64,
+) -> Result<(), KernelFault> {
+    let (groups, n) = (length(call.value(8)?)?, length(call.value(9)?)?);
+    let slots = call.input::<u32>(0, n)?;
+    let numbers = call.input::<u32>(1, NO_SLOT as usize)?;
+    let values = call.input::<Word>(2, n)?;
+    let valid = Bits::of(call, 3, n)?;
+    let (low, low_out) = (call.input::<u64>(6, groups)?, call.output::<u64>(6, groups)?);
+    let (high, high_out) = (call.input::<u64>(7, groups)?, call.output::<u64>(7, groups)?);
+    let mut slot = [0u32; SPAN];
+    let mut value = [Word::zeroed(); SPAN];
+    for start in (0..n).step_by(SPAN) {
+        let span = SPAN.min(n - start);
+        slots.read_into(start, &mut slot[..span]);
+        if operation != Operation::Count {
+            values.read_into(start, &mut value[..span]);
+        }
+        for slot in &mut slot[..span] {
+            *slot = if *slot == NO_SLOT { NO_SLOT } else { numbers.get(*slot as usize) };
+        }
+        for k in 0..span {
+            if slot[k] == NO_SLOT || !valid.get(start + k) {
+                continue;
+            }
+            let group = slot[k] as usize;
+            let mut more = if WIDE { high.get(group) } else { 0 };
+            low_out.set(group, combine(low.get(group), &mut more, value[k].into()));
+            if WIDE {
+                high_out.set(group, more);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Words of a least or greatest value, turned back into the value.
+pub(super) static FINISH: KernelDefinition = KernelDefinition {
+    name: "xlog_group_finish",
+    module: &MODULE,
+    parameters: &[
+        Parameter::in_out("low", U64).counted_by(2),
+        Parameter::value("operation", U32),
+        Parameter::value("groups", U64),
+    ],
+    host: HostKernel::of::<Finish>(),
+};
+
+struct Finish;
+
+impl KernelBody for Finish {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let groups = length(call.value(2)?)?;
+        let operation = Operation::of(call.value(1)?)?;
+        let (low, out) = (call.input::<u64>(0, groups)?, call.output::<u64>(0, groups)?);
+        (0..groups).for_each(|g| out.set(g, operation.value(low.get(g))));
+        Ok(())
+    }
+}

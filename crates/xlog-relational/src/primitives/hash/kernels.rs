@@ -1,0 +1,228 @@
+//! The kernels of `hash_table.cu`.
+
+use std::marker::PhantomData;
+
+use bytemuck::Pod;
+use xlog_core::ScalarType::{U32, U64};
+use xlog_driver::{
+    KernelDefinition, KernelModule, Parameter,
+    host::{HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy, Output},
+};
+
+use super::{Bits, HostKeys, Longs, SPAN, Words, count_of, length, slot_after, slot_of};
+
+static MODULE: KernelModule =
+    KernelModule { name: "hash_table", ptx: include_str!("../../../kernels/hash_table.ptx") };
+
+const EMPTY: u64 = u64::MAX;
+const NO_SLOT: u32 = u32::MAX;
+
+macro_rules! pack_definition {
+    ($(#[$doc:meta])* $static:ident, $name:literal, $scalar:expr, $word:ty) => {
+        $(#[$doc])*
+        pub(in crate::primitives) static $static: KernelDefinition = KernelDefinition {
+            name: $name,
+            module: &MODULE,
+            parameters: &[
+                Parameter::input("column", $scalar).counted_by(11),
+                Parameter::input("validity", U32),
+                Parameter::value("has_validity", U32),
+                Parameter::value("lane", U32),
+                Parameter::value("null_bit", U32),
+                Parameter::value("first_keys", U32),
+                Parameter::value("first_valid", U32),
+                Parameter::in_out("keys", U64).counted_by(11),
+                Parameter::in_out("extra", U32),
+                Parameter::value("has_extra", U32),
+                Parameter::in_out("valid", U32),
+                Parameter::value("n", U64),
+            ],
+            host: HostKernel::of::<Pack<$word>>(),
+        };
+    };
+}
+
+pack_definition! {
+    /// Adds a column of 32-bit words to the keys.
+    PACK_U32, "xlog_keys_pack_u32", U32, u32
+}
+pack_definition! {
+    /// Adds a column of 64-bit words to the keys.
+    PACK_U64, "xlog_keys_pack_u64", U64, u64
+}
+
+struct Pack<Word>(PhantomData<Word>);
+
+impl<Word: Pod + Into<u64>> KernelBody for Pack<Word> {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let n = length(call.value(11)?)?;
+        let column = call.input::<Word>(0, n)?;
+        let validity = Bits::of(call, 1, n)?;
+        let (lane, null_bit) = (call.value::<u32>(3)?, call.value::<u32>(4)?);
+        let (first_keys, first_valid) = (call.value::<u32>(5)? != 0, call.value::<u32>(6)? != 0);
+        let (keys, keys_out) = (call.input::<u64>(7, n)?, call.output::<u64>(7, n)?);
+        let (extra, extra_out) = (call.input::<u32>(8, n)?, call.output::<u32>(8, n)?);
+        let has_extra = call.value::<u32>(9)? != 0;
+        let words = n.div_ceil(32);
+        let (valid, valid_out) = (call.input::<u32>(10, words)?, call.output::<u32>(10, words)?);
+        for word in 0..words {
+            let mut bits = 0u32;
+            for at in word * 32..n.min(word * 32 + 32) {
+                let known = validity.get(at);
+                bits |= u32::from(known) << (at % 32);
+                let value: u64 = if known { column.get(at).into() } else { 0 };
+                let mut key = if first_keys { 0 } else { keys.get(at) };
+                let mut more = if first_keys || !has_extra { 0 } else { extra.get(at) };
+                if lane < 2 {
+                    key |= value << (32 * lane);
+                } else {
+                    more |= value as u32;
+                }
+                if null_bit < 32 {
+                    more |= u32::from(!known) << null_bit;
+                }
+                keys_out.set(at, key);
+                if has_extra {
+                    extra_out.set(at, more);
+                }
+            }
+            valid_out.set(word, if first_valid { bits } else { valid.get(word) & bits });
+        }
+        Ok(())
+    }
+}
+
+/// The slot of each 32-bit key, inserted where it is new.
+pub(in crate::primitives) static INSERT_U32: KernelDefinition = KernelDefinition {
+    name: "xlog_table_insert_u32",
+    module: &MODULE,
+    parameters: &[
+        Parameter::input("keys", U32).counted_by(11),
+        Parameter::input("valid", U32),
+        Parameter::value("has_valid", U32),
+        Parameter::input("used", U32),
+        Parameter::value("has_used", U32),
+        Parameter::in_out("table", U64).counted_by(6),
+        Parameter::value("capacity", U64),
+        Parameter::value("farthest", U64),
+        Parameter::value("mask", U32),
+        Parameter::output("slots", U32).counted_by(11),
+        Parameter::in_out("full", U32).elements(1),
+        Parameter::value("n", U64),
+    ],
+    host: HostKernel::of::<InsertWords>(),
+};
+
+struct InsertWords;
+
+impl KernelBody for InsertWords {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let n = length(call.value(11)?)?;
+        let keys = Words { keys: call.input(0, n)?, mask: call.value(8)? };
+        let (valid, count) = (Bits::of(call, 1, n)?, count_of(call, 3, n)?);
+        let capacity = length(call.value(6)?)?;
+        let table = (call.input(5, capacity)?, call.output(5, capacity)?);
+        let slots = call.output(9, n)?;
+        let full = insert(&keys, &valid, count, &table, call.value(7)?, &slots);
+        if full {
+            call.output::<u32>(10, 1)?.set(0, 1);
+        }
+        Ok(())
+    }
+}
+
+/// The slot of each 64-bit key, inserted where it is new.
+pub(in crate::primitives) static INSERT_U64: KernelDefinition = KernelDefinition {
+    name: "xlog_table_insert_u64",
+    module: &MODULE,
+    parameters: &[
+        Parameter::input("keys", U64).counted_by(13),
+        Parameter::input("extra", U32),
+        Parameter::value("has_extra", U32),
+        Parameter::input("valid", U32),
+        Parameter::value("has_valid", U32),
+        Parameter::input("used", U32),
+        Parameter::value("has_used", U32),
+        Parameter::in_out("table", U64).counted_by(8),
+        Parameter::value("capacity", U64),
+        Parameter::value("farthest", U64),
+        Parameter::value("mask", U32),
+        Parameter::output("slots", U32).counted_by(13),
+        Parameter::in_out("full", U32).elements(1),
+        Parameter::value("n", U64),
+    ],
+    host: HostKernel::of::<InsertLongs>(),
+};
+
+struct InsertLongs;
+
+impl KernelBody for InsertLongs {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let n = length(call.value(13)?)?;
+        let extra = if call.value::<u32>(2)? == 0 { None } else { Some(call.input(1, n)?) };
+        let keys = Longs { keys: call.input(0, n)?, extra, mask: call.value(10)? };
+        let (valid, count) = (Bits::of(call, 3, n)?, count_of(call, 5, n)?);
+        let capacity = length(call.value(8)?)?;
+        let table = (call.input(7, capacity)?, call.output(7, capacity)?);
+        let slots = call.output(11, n)?;
+        let full = insert(&keys, &valid, count, &table, call.value(9)?, &slots);
+        if full {
+            call.output::<u32>(12, 1)?.set(0, 1);
+        }
+        Ok(())
+    }
+}
+
+/// Whether a key found no place.
+fn insert<K: HostKeys, M: MemoryPolicy>(
+    keys: &K,
+    valid: &Bits<'_, M>,
+    count: usize,
+    table: &(Input<'_, u64, M>, Output<'_, u64, M>),
+    farthest: u64,
+    slots: &Output<'_, u32, M>,
+) -> bool {
+    let (entries, out) = table;
+    let capacity = entries.len();
+    let mut key = [K::Key::default(); SPAN];
+    let mut first = [0usize; SPAN];
+    let mut found = [NO_SLOT; SPAN];
+    for start in (0..count).step_by(SPAN) {
+        let span = SPAN.min(count - start);
+        let mut near = 0;
+        for k in 0..span {
+            key[k] = keys.key(start + k);
+            first[k] = slot_of(keys.hash(key[k]), capacity);
+            near |= entries.get(first[k]);
+        }
+        // What was read warms the cache; the compiler must not find that nobody uses it.
+        std::hint::black_box(near);
+        for k in 0..span {
+            found[k] = NO_SLOT;
+            if !valid.get(start + k) {
+                continue;
+            }
+            let tag = keys.tag(key[k]);
+            let mut slot = first[k];
+            let mut steps = 0;
+            loop {
+                if steps == farthest {
+                    return true;
+                }
+                let entry = entries.get(slot);
+                if entry == EMPTY {
+                    out.set(slot, u64::from(tag) << 32 | (start + k) as u64);
+                    break;
+                }
+                if (entry >> 32) as u32 == tag && keys.same(key[k], entry as u32 as usize) {
+                    break;
+                }
+                slot = slot_after(slot, capacity);
+                steps += 1;
+            }
+            found[k] = slot as u32;
+        }
+        slots.write_from(start, &found[..span]);
+    }
+    false
+}

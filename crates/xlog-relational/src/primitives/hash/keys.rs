@@ -1,0 +1,379 @@
+//! Key columns, and the words they become.
+
+use std::sync::Arc;
+
+use xlog_cuda::{
+    device_runtime::{ResourceError, ResourceResult, StreamId},
+    memory::{SliceView, TrackedCudaSlice},
+};
+
+use super::{Absent, Memory, Table, check_rows, dims, kernels};
+use crate::Engine;
+
+/// The words of a key column. Equal values have equal words: floats are normalised before.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyWords<'a> {
+    /// Values of 32 bits or less.
+    U32(SliceView<'a, u32>),
+    /// Values of 64 bits.
+    U64(SliceView<'a, u64>),
+}
+
+impl KeyWords<'_> {
+    fn len(&self) -> usize {
+        match self {
+            Self::U32(words) => words.len(),
+            Self::U64(words) => words.len(),
+        }
+    }
+}
+
+/// One column of a key.
+#[derive(Clone, Copy, Debug)]
+pub struct KeyColumn<'a> {
+    /// Its words, one for each row at least.
+    pub words: KeyWords<'a>,
+    /// A bit for each row, the lowest of the first word first; a row whose bit is not set is null.
+    pub validity: Option<SliceView<'a, u32>>,
+}
+
+/// The key of a table: one to eight columns.
+#[derive(Clone, Copy, Debug)]
+pub struct Keys<'a> {
+    /// The columns, in order.
+    pub columns: &'a [KeyColumn<'a>],
+    /// How many rows there are.
+    pub rows: u64,
+}
+
+/// The most columns of a key.
+const MOST_COLUMNS: usize = 8;
+
+impl Keys<'_> {
+    /// The rows, if there are not too many and every column has them.
+    pub(in crate::primitives) fn check(&self, what: &str) -> ResourceResult<usize> {
+        let rows = check_rows(self.rows, what)?;
+        let misuse = |text| Err(ResourceError::StreamMisuse(text));
+        if self.columns.is_empty() || self.columns.len() > MOST_COLUMNS {
+            let count = self.columns.len();
+            return misuse(format!(
+                "{what} has {count} key columns; 1 to {MOST_COLUMNS} are taken"
+            ));
+        }
+        for (index, column) in self.columns.iter().enumerate() {
+            let (len, bits) = (column.words.len(), column.validity.map(|words| words.len() * 32));
+            if len < rows || bits.is_some_and(|bits| bits < rows) {
+                return misuse(format!(
+                    "{what}: key column {index} has {len} words and {bits:?} validity bits for \
+                     {rows} rows; each row needs one of both"
+                ));
+            }
+        }
+        Ok(rows)
+    }
+}
+
+/// The words of one side, ready to be hashed.
+pub(in crate::primitives) enum SideKeys<'a> {
+    Words(Memory<'a, u32>),
+    Longs { keys: Memory<'a, u64>, extra: Option<Memory<'a, u32>> },
+}
+
+/// One side of an operator, ready to be hashed.
+pub(in crate::primitives) struct Prepared<'a> {
+    pub(in crate::primitives) keys: SideKeys<'a>,
+    /// Rows that have a key; all without.
+    pub(in crate::primitives) valid: Option<Memory<'a, u32>>,
+    /// What stands for each row in the output; its number without.
+    pub(in crate::primitives) values: Option<Memory<'a, u32>>,
+    /// The counts of the parts of a side that was split.
+    pub(in crate::primitives) used: Option<Memory<'a, u32>>,
+    pub(in crate::primitives) rows: u64,
+}
+
+/// What a null in a key means.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(in crate::primitives) enum Purpose {
+    /// The row has no key.
+    Join,
+    /// Null is a value of its own.
+    Group,
+}
+
+/// Bit of the extra word that is never set: the row's nulls are not part of its key.
+const NO_NULL_BIT: u32 = 32;
+
+/// The keys of several sides, comparable with each other. All have the same columns.
+pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
+    engine: &Engine,
+    stream: StreamId,
+    sides: [&Keys<'a>; SIDES],
+    purpose: Purpose,
+    absent: &Absent,
+    mask: u32,
+) -> ResourceResult<[Prepared<'a>; SIDES]> {
+    let columns = sides[0].columns.len();
+    let long = |c: usize| matches!(sides[0].columns[c].words, KeyWords::U64(_));
+    for side in &sides[1..] {
+        let alike = side.columns.len() == columns
+            && (0..columns).all(|c| matches!(side.columns[c].words, KeyWords::U64(_)) == long(c));
+        if !alike {
+            return Err(ResourceError::StreamMisuse(
+                "both sides of a join need as many key columns, of the same word sizes".into(),
+            ));
+        }
+    }
+    let nulls = sides.iter().any(|side| side.columns.iter().any(|c| c.validity.is_some()));
+    let counted_nulls = purpose == Purpose::Group && nulls;
+    if columns == 1 && !counted_nulls {
+        return Ok(sides.map(|side| {
+            let column = side.columns[0];
+            Prepared {
+                keys: match column.words {
+                    KeyWords::U32(words) => SideKeys::Words(Memory::Lent(words)),
+                    KeyWords::U64(words) => {
+                        SideKeys::Longs { keys: Memory::Lent(words), extra: None }
+                    }
+                },
+                valid: column.validity.map(Memory::Lent),
+                values: None,
+                used: None,
+                rows: side.rows,
+            }
+        }));
+    }
+    let lanes: u32 = (0..columns).map(|c| if long(c) { 2 } else { 1 }).sum();
+    let at_once = lanes <= if counted_nulls { 2 } else { 3 };
+    let has_extra = counted_nulls || at_once && lanes > 2;
+    let mut packer = Packer::new(engine, stream, sides, nulls, purpose, absent, mask, has_extra)?;
+    if at_once {
+        // 64-bit columns first: they fill the first two lanes.
+        let mut order: Vec<_> = (0..columns).collect();
+        order.sort_by_key(|&c| !long(c));
+        let mut lane = 0;
+        for (step, c) in order.into_iter().enumerate() {
+            packer.add(c, lane, step == 0, step as u32)?;
+            lane += if long(c) { 2 } else { 1 };
+        }
+    } else {
+        packer.fold(columns, long)?;
+    }
+    Ok(packer.finish())
+}
+
+/// Keys under construction: those of all sides one after the other, so that one table holds all.
+struct Packer<'p, 'a, const SIDES: usize> {
+    engine: &'p Engine,
+    stream: StreamId,
+    sides: [&'p Keys<'a>; SIDES],
+    starts: [usize; SIDES],
+    keys: Arc<TrackedCudaSlice<u64>>,
+    /// The third half of each key, where keys have one.
+    extra: Option<Arc<TrackedCudaSlice<u32>>>,
+    valid: [TrackedCudaSlice<u32>; SIDES],
+    first_valid: bool,
+    nulls: bool,
+    purpose: Purpose,
+    absent: &'p Absent,
+    mask: u32,
+    total: usize,
+}
+
+impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
+    #[expect(clippy::too_many_arguments, reason = "what all of its launches share")]
+    fn new(
+        engine: &'p Engine,
+        stream: StreamId,
+        sides: [&'p Keys<'a>; SIDES],
+        nulls: bool,
+        purpose: Purpose,
+        absent: &'p Absent,
+        mask: u32,
+        has_extra: bool,
+    ) -> ResourceResult<Self> {
+        let mut total = 0;
+        let mut valid = Vec::new();
+        let starts = sides.map(|side| {
+            let start = total;
+            total += side.rows as usize;
+            start
+        });
+        for side in sides {
+            let words = (side.rows as usize).div_ceil(32).max(1);
+            valid.push(engine.alloc::<u32>(words, stream, "key validity")?);
+        }
+        let valid = valid.try_into().map_err(|_| "as many bitmaps as sides were made")?;
+        let keys = Arc::new(engine.alloc::<u64>(total.max(1), stream, "packed keys")?);
+        let extra = if has_extra {
+            Some(Arc::new(engine.alloc::<u32>(total.max(1), stream, "packed keys")?))
+        } else {
+            None
+        };
+        let first_valid = true;
+        Ok(Self {
+            engine,
+            stream,
+            sides,
+            starts,
+            keys,
+            extra,
+            valid,
+            first_valid,
+            nulls,
+            purpose,
+            absent,
+            mask,
+            total,
+        })
+    }
+
+    /// Adds column `c` of every side in a lane.
+    fn add(&mut self, c: usize, lane: u32, first_keys: bool, null_bit: u32) -> ResourceResult<()> {
+        let null_bit =
+            if self.purpose == Purpose::Group && self.nulls { null_bit } else { NO_NULL_BIT };
+        for index in 0..SIDES {
+            let rows = self.sides[index].rows as usize;
+            let column = self.sides[index].columns[c];
+            let validity = column.validity.map(Memory::Lent);
+            let words = match column.words {
+                KeyWords::U32(words) => KeyWords::U32(words),
+                KeyWords::U64(words) => KeyWords::U64(words),
+            };
+            self.launch(index, words, validity.as_ref(), lane, null_bit, first_keys, rows)?;
+        }
+        self.first_valid = false;
+        Ok(())
+    }
+
+    /// Adds slots of all sides in a lane.
+    fn add_slots(
+        &mut self,
+        slots: &TrackedCudaSlice<u32>,
+        lane: u32,
+        first_keys: bool,
+    ) -> ResourceResult<()> {
+        for index in 0..SIDES {
+            let rows = self.sides[index].rows as usize;
+            let start = self.starts[index];
+            let words = KeyWords::U32(slots.view(start..start + rows)?);
+            self.launch(index, words, None, lane, NO_NULL_BIT, first_keys, rows)?;
+        }
+        self.first_valid = false;
+        Ok(())
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "one launch, argument by argument")]
+    fn launch(
+        &self,
+        index: usize,
+        words: KeyWords<'_>,
+        validity: Option<&Memory<'_, u32>>,
+        lane: u32,
+        null_bit: u32,
+        first_keys: bool,
+        rows: usize,
+    ) -> ResourceResult<()> {
+        if rows == 0 {
+            return Ok(());
+        }
+        let definition = match words {
+            KeyWords::U32(_) => &kernels::PACK_U32,
+            KeyWords::U64(_) => &kernels::PACK_U64,
+        };
+        let mut launch = self.engine.launch(definition, self.stream)?;
+        match &words {
+            KeyWords::U32(words) => launch.input(words),
+            KeyWords::U64(words) => launch.input(words),
+        };
+        let (validity, has_validity) = self.absent.or(validity);
+        let range = self.starts[index]..self.starts[index] + rows;
+        let extra = match &self.extra {
+            Some(extra) => extra.view(range.clone())?,
+            None => self.absent.words.as_view(),
+        };
+        launch
+            .input(&validity)
+            .value(has_validity)
+            .value(lane)
+            .value(null_bit)
+            .value(u32::from(first_keys))
+            .value(u32::from(self.first_valid))
+            .in_out(&self.keys.view(range)?)
+            .in_out(&extra)
+            .value(u32::from(self.extra.is_some()))
+            .in_out(&self.valid[index])
+            .value(rows as u64)
+            .launch(dims(self.engine, rows as u64, 256))
+    }
+
+    /// The slots of the keys as they are now, in a table of all sides.
+    fn number(&self) -> ResourceResult<TrackedCudaSlice<u32>> {
+        let (engine, stream) = (self.engine, self.stream);
+        let rows = self.total as u64;
+        let table = Table::new(engine, stream, Table::slots_for(rows))?;
+        let slots = engine.alloc::<u32>(self.total.max(1), stream, "slots")?;
+        let mut full = engine.alloc::<u32>(1, stream, "slots")?;
+        full.fill_bytes(0, stream)?;
+        let side = Prepared {
+            keys: SideKeys::Longs {
+                keys: Memory::Lent(self.keys.as_view()),
+                extra: self.extra.as_ref().map(|extra| Memory::Lent(extra.as_view())),
+            },
+            valid: None,
+            values: None,
+            used: None,
+            rows,
+        };
+        let capacity = table.capacity;
+        table.insert(
+            engine,
+            stream,
+            &side,
+            capacity,
+            self.mask,
+            &slots,
+            &full.as_view(),
+            self.absent,
+        )?;
+        Ok(slots)
+    }
+
+    /// One column after the other: what was there becomes a slot, and the next stands beside it.
+    fn fold(&mut self, columns: usize, long: impl Fn(usize) -> bool) -> ResourceResult<()> {
+        self.add(0, 0, true, 0)?;
+        for c in 1..columns {
+            let so_far = self.number()?;
+            if long(c) {
+                self.add(c, 0, true, 0)?;
+                let column = self.number()?;
+                self.add_slots(&so_far, 0, true)?;
+                self.add_slots(&column, 1, false)?;
+            } else {
+                self.add_slots(&so_far, 0, true)?;
+                self.add(c, 1, false, 0)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> [Prepared<'a>; SIDES] {
+        let mut index = 0;
+        let (starts, sides) = (self.starts, self.sides);
+        let dropped = self.purpose == Purpose::Join && self.nulls;
+        self.valid.map(|valid| {
+            let range = starts[index]..starts[index] + sides[index].rows as usize;
+            let rows = sides[index].rows;
+            index += 1;
+            Prepared {
+                keys: SideKeys::Longs {
+                    keys: Memory::Part(Arc::clone(&self.keys), range.clone()),
+                    extra: self.extra.as_ref().map(|extra| Memory::Part(Arc::clone(extra), range)),
+                },
+                valid: dropped.then_some(Memory::Own(valid)),
+                values: None,
+                used: None,
+                rows,
+            }
+        })
+    }
+}

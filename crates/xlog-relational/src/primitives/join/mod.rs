@@ -1,0 +1,287 @@
+//! Joins by hash.
+//!
+//! Two ways lead to the same rows. The short one holds if no build key repeats, which is tried
+//! first: one table, one look for each probe row, output at once. If a key does repeat, the long
+//! way lists the build rows of each key side by side, counts, and then finds every output row by
+//! itself, so that a key with a million partners is spread over as many threads.
+//!
+//! The host waits once, for the number of output rows; a second time if build keys repeat, because
+//! that is learnt at the same moment. The order of the output rows is not specified, and differs
+//! from run to run.
+
+mod kernels;
+mod long;
+mod short;
+mod split;
+
+use kernels::{control, kind};
+use xlog_cuda::{
+    device_runtime::{ResourceError, ResourceResult, StreamId},
+    memory::{SliceView, TrackedCudaSlice},
+};
+use xlog_driver::DeviceKind;
+
+use super::hash::{
+    Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, Table, Tuning, prepare,
+};
+use crate::Engine;
+
+/// Stands for the row of a side that has no partner.
+pub const NO_ROW: u32 = u32::MAX;
+
+/// Which rows a join yields.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum JoinKind {
+    /// Pairs with equal keys.
+    Inner,
+    /// Those, and every probe row without a partner, paired with [`NO_ROW`].
+    Left,
+    /// Those, and every build row without a partner, paired with [`NO_ROW`].
+    Full,
+    /// Probe rows that have a partner, once each.
+    Semi,
+    /// Probe rows that have none.
+    Anti,
+}
+
+impl JoinKind {
+    fn code(self) -> u32 {
+        match self {
+            Self::Inner => kind::INNER,
+            Self::Left => kind::LEFT,
+            Self::Full => kind::FULL,
+            Self::Semi => kind::SEMI,
+            Self::Anti => kind::ANTI,
+        }
+    }
+
+    /// Whether the output names build rows.
+    fn has_build(self) -> bool {
+        !matches!(self, Self::Semi | Self::Anti)
+    }
+
+    /// Whether a probe row without a partner belongs to the output.
+    fn keeps_probe(self) -> bool {
+        matches!(self, Self::Left | Self::Full | Self::Anti)
+    }
+}
+
+/// The rows a join yields, as row numbers of both sides.
+#[derive(Debug)]
+pub struct JoinRows {
+    /// How many there are. The memory below may be longer; what follows has no meaning.
+    pub count: u64,
+    /// The build row of each; `None` for semi and anti joins.
+    pub build: Option<TrackedCudaSlice<u32>>,
+    /// The probe row of each.
+    pub probe: TrackedCudaSlice<u32>,
+}
+
+/// The rows of an inner join, with what was asked for in place of row numbers.
+#[derive(Debug)]
+pub struct JoinedPayloads {
+    /// How many there are. The memory below may be longer; what follows has no meaning.
+    pub count: u64,
+    /// The key of each.
+    pub keys: TrackedCudaSlice<u32>,
+    /// The build row's payload.
+    pub build: TrackedCudaSlice<u32>,
+    /// The probe row's payload.
+    pub probe: TrackedCudaSlice<u32>,
+}
+
+/// Joins `build` and `probe` by their keys; nulls match nothing, not even each other. A right join
+/// is a left join with the sides exchanged. The smaller side is the better one to build from.
+///
+/// Waits for the device once, to learn the number of rows; twice if keys of `build` repeat.
+pub fn join(
+    engine: &Engine,
+    stream: StreamId,
+    kind: JoinKind,
+    build: &Keys<'_>,
+    probe: &Keys<'_>,
+) -> ResourceResult<JoinRows> {
+    join_tuned(engine, stream, kind, build, probe, Tuning::default())
+}
+
+/// [`join`], tuned by hand.
+pub fn join_tuned(
+    engine: &Engine,
+    stream: StreamId,
+    kind: JoinKind,
+    build: &Keys<'_>,
+    probe: &Keys<'_>,
+    tuning: Tuning,
+) -> ResourceResult<JoinRows> {
+    build.check("the build side")?;
+    probe.check("the probe side")?;
+    let absent = Absent::new(engine, stream)?;
+    let sides = prepare(engine, stream, [build, probe], Purpose::Join, &absent, tuning.hash_mask)?;
+    let [build, probe] = sides;
+    let plan = Plan { engine, stream, kind, absent, tuning, emit_keys: false };
+    let output = plan.run(build, probe)?;
+    Ok(JoinRows { count: output.count, build: output.build, probe: output.probe })
+}
+
+/// The inner join of two sides with one 32-bit key and one 32-bit payload each, none of them null:
+/// key and both payloads of every pair, written where the pair is found.
+///
+/// Waits for the device as [`join`] does.
+pub fn inner_join_payloads(
+    engine: &Engine,
+    stream: StreamId,
+    build: [SliceView<'_, u32>; 2],
+    probe: [SliceView<'_, u32>; 2],
+) -> ResourceResult<JoinedPayloads> {
+    inner_join_payloads_tuned(engine, stream, build, probe, Tuning::default())
+}
+
+/// [`inner_join_payloads`], tuned by hand.
+pub fn inner_join_payloads_tuned(
+    engine: &Engine,
+    stream: StreamId,
+    build: [SliceView<'_, u32>; 2],
+    probe: [SliceView<'_, u32>; 2],
+    tuning: Tuning,
+) -> ResourceResult<JoinedPayloads> {
+    let absent = Absent::new(engine, stream)?;
+    let side = |[keys, payload]: [SliceView<'_, u32>; 2], what| -> ResourceResult<()> {
+        let column = [KeyColumn { words: KeyWords::U32(keys), validity: None }];
+        Keys { columns: &column, rows: keys.len() as u64 }.check(what)?;
+        if payload.len() == keys.len() {
+            return Ok(());
+        }
+        let (keys, payload) = (keys.len(), payload.len());
+        Err(ResourceError::StreamMisuse(format!(
+            "{what} has {keys} keys and {payload} payloads; each row has one of both"
+        )))
+    };
+    side(build, "the build side")?;
+    side(probe, "the probe side")?;
+    let plan = Plan { engine, stream, kind: JoinKind::Inner, absent, tuning, emit_keys: true };
+    let [build, probe] = [build, probe].map(|[keys, payload]| Prepared {
+        keys: super::hash::SideKeys::Words(Memory::Lent(keys)),
+        valid: None,
+        values: Some(Memory::Lent(payload)),
+        used: None,
+        rows: keys.len() as u64,
+    });
+    let output = plan.run(build, probe)?;
+    match (output.keys, output.build) {
+        (Some(keys), Some(build)) => {
+            Ok(JoinedPayloads { count: output.count, keys, build, probe: output.probe })
+        }
+        _ => Err("an inner join with keys yields keys and build values".into()),
+    }
+}
+
+/// What all steps of one join share.
+struct Plan<'p> {
+    engine: &'p Engine,
+    stream: StreamId,
+    kind: JoinKind,
+    absent: Absent,
+    tuning: Tuning,
+    emit_keys: bool,
+}
+
+/// The columns of the output.
+struct Output {
+    count: u64,
+    keys: Option<TrackedCudaSlice<u32>>,
+    build: Option<TrackedCudaSlice<u32>>,
+    probe: TrackedCudaSlice<u32>,
+}
+
+/// From how many build rows on splitting pays on a GPU: their table no longer fits its cache.
+const SPLIT_FROM: u64 = 1 << 21;
+
+impl Plan<'_> {
+    fn run(&self, build: Prepared<'_>, probe: Prepared<'_>) -> ResourceResult<Output> {
+        let mut sides = Sides { nulls: None, build, probe };
+        if self.splits(&sides) {
+            sides = self.split_sides(sides)?;
+        }
+        let control = self.zeroed(control::WORDS)?;
+        let table = Table::new(self.engine, self.stream, Table::slots_for(sides.build.rows))?;
+        let output = self.short(&sides, &table, &control)?;
+        let words = control.start_download(self.stream)?.wait()?;
+        if words[control::REPEATS] == 0 {
+            return Ok(Output { count: words[control::OUTPUT], ..output });
+        }
+        drop(output);
+        self.long(&sides, table)
+    }
+
+    /// Whether both sides are split first. Keys with a third half are not, nor are full joins,
+    /// which need the build rows in their own order.
+    fn splits(&self, sides: &Sides<'_>) -> bool {
+        use super::hash::SideKeys;
+        let from = self.tuning.split_from.unwrap_or_else(|| {
+            match self.engine.runtime().device().info().kind {
+                DeviceKind::Cuda => SPLIT_FROM,
+                DeviceKind::Host => u64::MAX,
+            }
+        });
+        sides.build.rows >= from
+            && sides.probe.rows > 0
+            && self.kind != JoinKind::Full
+            && !matches!(sides.build.keys, SideKeys::Longs { extra: Some(_), .. })
+    }
+
+    fn alloc<T: bytemuck::Pod>(&self, len: u64) -> ResourceResult<TrackedCudaSlice<T>> {
+        let len = usize::try_from(len).map_err(|_| {
+            ResourceError::StreamMisuse(format!("{len} rows do not fit this machine"))
+        })?;
+        self.engine.alloc(len.max(1), self.stream, "join")
+    }
+
+    fn zeroed<T: bytemuck::Pod>(&self, len: usize) -> ResourceResult<TrackedCudaSlice<T>> {
+        let mut slice = self.alloc::<T>(len as u64)?;
+        slice.fill_bytes(0, self.stream)?;
+        Ok(slice)
+    }
+
+    /// Appends the rows without a bit to the output, which `control` counts.
+    fn append(
+        &self,
+        bits: &SliceView<'_, u32>,
+        build_side: bool,
+        short_way: bool,
+        control: &TrackedCudaSlice<u64>,
+        output: &Output,
+        rows: u64,
+    ) -> ResourceResult<()> {
+        let out_build = output.build.as_ref().unwrap_or(&self.absent.words);
+        self.engine
+            .launch(&kernels::APPEND, self.stream)?
+            .input(bits)
+            .value(u32::from(build_side))
+            .value(u32::from(output.build.is_some()))
+            .value(u32::from(short_way))
+            .in_out(control)
+            .output(out_build)
+            .output(&output.probe)
+            .value(rows)
+            .launch(super::hash::dims(self.engine, rows, super::hash::TILE))
+    }
+}
+
+/// Both sides of a join.
+struct Sides<'a> {
+    build: Prepared<'a>,
+    probe: Prepared<'a>,
+    /// The validity of the probe side before it was split, and its rows.
+    nulls: Option<(Memory<'a, u32>, u64)>,
+}
+
+impl<'a> Sides<'a> {
+    /// Bits of the probe rows that have a key, and how many rows there are; `None` if all have one.
+    fn probe_nulls(&self) -> Option<(SliceView<'_, u32>, u64)> {
+        match (&self.nulls, &self.probe.valid) {
+            (Some((bits, rows)), _) => Some((bits.view(), *rows)),
+            (None, Some(bits)) => Some((bits.view(), self.probe.rows)),
+            (None, None) => None,
+        }
+    }
+}

@@ -1,0 +1,166 @@
+//! The short way: build keys that do not repeat.
+
+use xlog_cuda::{device_runtime::ResourceResult, memory::TrackedCudaSlice};
+
+use super::{JoinKind, Output, Plan, Sides, kernels};
+use crate::primitives::hash::{SideKeys, TILE, Table, dims};
+
+impl Plan<'_> {
+    /// Enqueues everything; what it yields holds if `control` then says that no key repeats.
+    pub(super) fn short(
+        &self,
+        sides: &Sides<'_>,
+        table: &Table,
+        control: &TrackedCudaSlice<u64>,
+    ) -> ResourceResult<Output> {
+        let (build, probe) = (&sides.build, &sides.probe);
+        let full = self.kind == JoinKind::Full;
+        let nulls = sides.probe_nulls().filter(|_| self.kind.keeps_probe());
+        // Every probe row yields one row at most, and a full join one for each build row.
+        let rows = nulls.map_or(probe.rows, |(_, rows)| rows.max(probe.rows));
+        let most = rows + if full { build.rows } else { 0 };
+        let output = Output {
+            count: 0,
+            keys: self.emit_keys.then(|| self.alloc(most)).transpose()?,
+            build: self.kind.has_build().then(|| self.alloc(most)).transpose()?,
+            probe: self.alloc(most)?,
+        };
+        let matched =
+            full.then(|| self.zeroed::<u32>((build.rows as usize).div_ceil(32))).transpose()?;
+        self.build(sides, table, control)?;
+        self.probe(sides, table, control, matched.as_ref(), &output)?;
+        if let Some((bits, rows)) = nulls {
+            self.append(&bits, false, true, control, &output, rows)?;
+        }
+        if let Some(matched) = &matched {
+            self.append(&matched.as_view(), true, true, control, &output, build.rows)?;
+        }
+        Ok(output)
+    }
+
+    fn build(
+        &self,
+        sides: &Sides<'_>,
+        table: &Table,
+        control: &TrackedCudaSlice<u64>,
+    ) -> ResourceResult<()> {
+        let (engine, stream, side) = (self.engine, self.stream, &sides.build);
+        let (valid, has_valid) = self.absent.or(side.valid.as_ref());
+        let (used, has_used) = self.absent.or(side.used.as_ref());
+        let (values, has_values) = self.absent.or(side.values.as_ref());
+        let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
+        let dims = dims(engine, side.rows, TILE);
+        match &side.keys {
+            SideKeys::Words(keys) => engine
+                .launch(&kernels::BUILD_U32, stream)?
+                .input(&keys.view())
+                .input(&values)
+                .value(has_values)
+                .input(&valid)
+                .value(has_valid)
+                .input(&used)
+                .value(has_used)
+                .in_out(&table.entries)
+                .value(table.capacity)
+                .value(mask)
+                .value(kind)
+                .in_out(control)
+                .value(side.rows)
+                .launch(dims),
+            SideKeys::Longs { keys, extra } => {
+                let (extra, has_extra) = self.absent.or(extra.as_ref());
+                engine
+                    .launch(&kernels::BUILD_U64, stream)?
+                    .input(&keys.view())
+                    .input(&extra)
+                    .value(has_extra)
+                    .input(&valid)
+                    .value(has_valid)
+                    .input(&used)
+                    .value(has_used)
+                    .in_out(&table.entries)
+                    .value(table.capacity)
+                    .value(mask)
+                    .value(kind)
+                    .in_out(control)
+                    .value(side.rows)
+                    .launch(dims)
+            }
+        }
+    }
+
+    fn probe(
+        &self,
+        sides: &Sides<'_>,
+        table: &Table,
+        control: &TrackedCudaSlice<u64>,
+        matched: Option<&TrackedCudaSlice<u32>>,
+        output: &Output,
+    ) -> ResourceResult<()> {
+        let (engine, stream, side) = (self.engine, self.stream, &sides.probe);
+        let (valid, has_valid) = self.absent.or(side.valid.as_ref());
+        let (used, has_used) = self.absent.or(side.used.as_ref());
+        let (values, has_values) = self.absent.or(side.values.as_ref());
+        let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
+        let none = &self.absent.words;
+        let (matched, out_build) = (matched.unwrap_or(none), output.build.as_ref().unwrap_or(none));
+        let dims = dims(engine, side.rows, TILE);
+        match (&side.keys, &sides.build.keys) {
+            (SideKeys::Words(keys), _) => engine
+                .launch(&kernels::PROBE_U32, stream)?
+                .input(&keys.view())
+                .input(&values)
+                .value(has_values)
+                .input(&valid)
+                .value(has_valid)
+                .input(&used)
+                .value(has_used)
+                .input(&table.entries)
+                .value(table.capacity)
+                .value(mask)
+                .value(kind)
+                .in_out(matched)
+                .in_out(control)
+                .output(output.keys.as_ref().unwrap_or(none))
+                .value(u32::from(output.keys.is_some()))
+                .output(out_build)
+                .output(&output.probe)
+                .value(side.rows)
+                .launch(dims),
+            (
+                SideKeys::Longs { keys, extra },
+                SideKeys::Longs { keys: build_keys, extra: build_extra },
+            ) => {
+                let (extra, has_extra) = self.absent.or(extra.as_ref());
+                let (build_extra, _) = self.absent.or(build_extra.as_ref());
+                let (build_values, has_build) = self.absent.or(sides.build.values.as_ref());
+                engine
+                    .launch(&kernels::PROBE_U64, stream)?
+                    .input(&keys.view())
+                    .input(&extra)
+                    .input(&values)
+                    .value(has_values)
+                    .input(&valid)
+                    .value(has_valid)
+                    .input(&used)
+                    .value(has_used)
+                    .input(&build_keys.view())
+                    .input(&build_extra)
+                    .value(has_extra)
+                    .input(&build_values)
+                    .value(has_build)
+                    .input(&table.entries)
+                    .value(table.capacity)
+                    .value(mask)
+                    .value(kind)
+                    .in_out(matched)
+                    .in_out(control)
+                    .output(out_build)
+                    .output(&output.probe)
+                    .value(side.rows)
+                    .launch(dims)
+            }
+            _ => Err("both sides of a join have keys of one size".into()),
+        }
+    }
+}
