@@ -117,17 +117,21 @@ impl KernelBody for Predicate {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         let n = rows(call)?;
         let mask = call.output::<u32>(OUTPUT, n.div_ceil(32))?;
-        let mut words = [0; PIECE / 32];
-        interpret(call, |start, entry, count| {
-            let count = pack(&mut words, count, |row| entry.there[row] & truth(entry.bits[row]));
-            mask.write_from(start / 32, &words[..count]);
+        interpret(call, || {
+            let mut words = [0; PIECE / 32];
+            let mask = &mask;
+            move |start, entry: &Entry, count| {
+                let bit = |row: usize| entry.there[row] & truth(entry.bits[row]);
+                let count = pack(&mut words, count, bit);
+                mask.write_from(start / 32, &words[..count]);
+            }
         })
     }
 }
 
 /// How an entry of the stack becomes a value in memory.
 trait Stored {
-    type Value: bytemuck::Pod;
+    type Value: bytemuck::Pod + Send + Sync;
     fn of(bits: u64) -> Self::Value;
 }
 
@@ -161,13 +165,16 @@ impl<T: Stored> KernelBody for Store<T> {
         let n = rows(call)?;
         let values = call.output::<T::Value>(OUTPUT, n)?;
         let validity = call.output::<u32>(OUTPUT_VALIDITY, n.div_ceil(32))?;
-        let (mut piece, mut words) = (Vec::with_capacity(PIECE), [0; PIECE / 32]);
-        interpret(call, |start, entry, count| {
-            piece.clear();
-            piece.extend(entry.bits[..count].iter().map(|bits| T::of(*bits)));
-            values.write_from(start, &piece);
-            let count = pack(&mut words, count, |row| entry.there[row]);
-            validity.write_from(start / 32, &words[..count]);
+        interpret(call, || {
+            let (values, validity) = (&values, &validity);
+            let (mut piece, mut words) = (Vec::with_capacity(PIECE), [0; PIECE / 32]);
+            move |start, entry: &Entry, count| {
+                piece.clear();
+                piece.extend(entry.bits[..count].iter().map(|bits| T::of(*bits)));
+                values.write_from(start, &piece);
+                let count = pack(&mut words, count, |row| entry.there[row]);
+                validity.write_from(start / 32, &words[..count]);
+            }
         })
     }
 }
@@ -202,26 +209,29 @@ struct Entry {
     there: [u8; PIECE],
 }
 
-/// Runs the program for every row; `store` gets what it leaves, a piece of rows at a time.
-fn interpret<M: MemoryPolicy>(
+/// Runs the program for every row, on as many threads as that is worth. `store` makes what gets the
+/// results of one thread, a piece of rows at a time.
+fn interpret<M: MemoryPolicy, S: FnMut(usize, &Entry, usize)>(
     call: &KernelCall<'_, M>,
-    mut store: impl FnMut(usize, &Entry, usize),
+    store: impl Fn() -> S + Sync,
 ) -> Result<(), KernelFault> {
     let program_length = length(call.value(PROGRAM_LENGTH)?)?;
     let mut program = vec![0; program_length];
     call.input::<u64>(PROGRAM, program_length)?.read_into(0, &mut program);
-    let n = rows(call)?;
-    let mut machine = Machine { call, n, nullable: call.value(NULLABLE)?, ..Machine::new(call) };
-    let mut start = 0;
-    while start < n {
-        machine.count = (n - start).min(PIECE);
-        machine.run(&program, start)?;
-        store(start, machine.entry(0), machine.count);
-        start += machine.count;
-    }
-    if machine.overflow != 0 {
+    let (n, nullable) = (rows(call)?, call.value(NULLABLE)?);
+    let overflows = call.in_parts(n, call.threads_for(n), PIECE, |_, range| {
+        let (mut store, mut machine) = (store(), Machine { n, nullable, ..Machine::new(call) });
+        for start in range.clone().step_by(PIECE) {
+            machine.count = (range.end - start).min(PIECE);
+            machine.run(&program, start)?;
+            store(start, machine.entry(0), machine.count);
+        }
+        Ok(machine.overflow)
+    });
+    let overflow = overflows.into_iter().try_fold(0, |all, one| Ok(all | one?))?;
+    if overflow != 0 {
         let flags = call.input::<u32>(OVERFLOW, 1)?.get(0);
-        call.output::<u32>(OVERFLOW, 1)?.set(0, flags | machine.overflow);
+        call.output::<u32>(OVERFLOW, 1)?.set(0, flags | overflow);
     }
     Ok(())
 }

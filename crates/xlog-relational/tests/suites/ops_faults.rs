@@ -7,10 +7,7 @@ use libtest_mimic::Trial;
 use xlog_cuda::device_runtime::{
     DeviceStack, DriverError, FaultInjectionResource, FaultPlan, Operation, ResourceStack, StreamId,
 };
-use xlog_relational::{
-    Engine, RelationalResult, SortKey, Table, col, ops,
-    reference::Relation,
-};
+use xlog_relational::{Engine, RelationalResult, SortKey, Table, col, ops, reference::Relation};
 
 use super::{
     ops_support::{download_table, large_relation, upload_table},
@@ -91,9 +88,7 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
             ops::sort(&pair, &[SortKey::new("i32")], stream)
         }),
         ("top_k", 3000, |table, _, stream| ops::top_k(table, &several(), 40, stream)),
-        ("filter_fused", 7000, |table, _, stream| {
-            ops::filter(table, &col("u32").lt(9u32), stream)
-        }),
+        ("filter_fused", 7000, |table, _, stream| ops::filter(table, &col("u32").lt(9u32), stream)),
         ("filter_masked", 300, |table, _, stream| {
             ops::filter(table, &col("text").gt("a").and((col("i32") + 1).gt(3)), stream)
         }),

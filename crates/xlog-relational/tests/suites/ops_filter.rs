@@ -3,10 +3,8 @@
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 use xlog_relational::{
-    Column, Comparison, DataType, Engine, Expr, Field, Operator, RelationalError, Scalar, Table, col,
-    lit, ops, reference,
-    reference::Relation,
-    strategies,
+    Column, Comparison, DataType, Engine, Expr, Field, Operator, RelationalError, Scalar, Table,
+    col, lit, ops, reference, reference::Relation, strategies,
 };
 
 use super::{

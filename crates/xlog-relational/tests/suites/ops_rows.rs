@@ -32,10 +32,8 @@ fn random_tables_behind_each_other(engine: &Engine) {
     let stream = stream(engine);
     let three = strategies::fields(1, 4).prop_flat_map(|fields| {
         // Whether values can be missing may differ from table to table.
-        let plain = fields.iter().cloned().map(|field| xlog_relational::Field {
-            nullable: false,
-            ..field
-        });
+        let plain =
+            fields.iter().cloned().map(|field| xlog_relational::Field { nullable: false, ..field });
         let plain: Vec<_> = plain.collect();
         (
             strategies::relation(fields.clone(), 70),
@@ -98,6 +96,10 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
         trial("ops_rows::random_windows", engine, random_windows),
         trial("ops_rows::random_tables_behind", engine, random_tables_behind_each_other),
         trial("ops_rows::large_tables", engine, large_tables),
-        trial("ops_rows::what_does_not_fit", engine, what_does_not_stand_behind_each_other_is_refused),
+        trial(
+            "ops_rows::what_does_not_fit",
+            engine,
+            what_does_not_stand_behind_each_other_is_refused,
+        ),
     ]
 }

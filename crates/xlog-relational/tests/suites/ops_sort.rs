@@ -3,8 +3,7 @@
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 use xlog_relational::{
-    Column, Engine, RelationalError, SortKey, Table, ops, reference,
-    reference::Relation,
+    Column, Engine, RelationalError, SortKey, Table, ops, reference, reference::Relation,
     strategies,
 };
 
@@ -15,7 +14,8 @@ use super::{
 
 /// A table, and keys that name some of its columns.
 fn keyed(most: usize) -> impl Strategy<Value = (Relation, Vec<SortKey>)> {
-    let keys = prop::collection::vec((any::<prop::sample::Index>(), any::<bool>(), any::<bool>()), 0..5);
+    let keys =
+        prop::collection::vec((any::<prop::sample::Index>(), any::<bool>(), any::<bool>()), 0..5);
     (strategies::any_relation(most), keys).prop_map(|(relation, keys)| {
         let key = |(index, descending, nulls_first): (prop::sample::Index, _, _)| {
             let column = index.get(relation.columns()).field.name.clone();
@@ -83,10 +83,8 @@ fn narrow_tables(engine: &Engine) {
         for other in [None, Some("i32"), Some("when"), Some("name"), Some("bool"), Some("u64")] {
             let names: Vec<&str> =
                 other.into_iter().filter(|other| *other != name).chain([name]).collect();
-            let columns: Vec<_> = names
-                .iter()
-                .map(|name| relation.column(name).expect("a column").clone())
-                .collect();
+            let columns: Vec<_> =
+                names.iter().map(|name| relation.column(name).expect("a column").clone()).collect();
             let part = Relation::new(columns).expect("a relation");
             let keys = [key(name, way)];
             let sorted = ops::sort(&table.select(&names).expect("columns"), &keys, stream);

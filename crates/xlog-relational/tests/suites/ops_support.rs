@@ -51,9 +51,7 @@ pub fn agrees(
         {
             Ok(())
         }
-        (got, expected) => {
-            Err(TestCaseError::fail(format!("got {got:?}\nexpected {expected:?}")))
-        }
+        (got, expected) => Err(TestCaseError::fail(format!("got {got:?}\nexpected {expected:?}"))),
     }
 }
 
