@@ -68,6 +68,11 @@ impl Mask {
         self.overflow.as_ref()
     }
 
+    /// The words, and the word that says whether the predicate overflowed.
+    pub(crate) fn into_parts(self) -> (TrackedCudaSlice<u32>, Option<TrackedCudaSlice<u32>>) {
+        (self.words, self.overflow)
+    }
+
     /// The error for a word of [`overflow`](Self::overflow) that was downloaded.
     pub fn refuse(flags: u32) -> RelationalResult<()> {
         if flags == 0 {

@@ -10,6 +10,7 @@ use xlog_driver::{
 };
 
 use super::program::{Kind, Load, MOST_DEPTH, MOST_SLOTS, Opcode};
+use crate::primitives::pack_flags;
 
 static MODULE: KernelModule =
     KernelModule { name: "expression", ptx: include_str!("../../kernels/expression.ptx") };
@@ -121,8 +122,9 @@ impl KernelBody for Predicate {
             let mut words = [0; PIECE / 32];
             let mask = &mask;
             move |start, entry: &Entry, count| {
-                let bit = |row: usize| entry.there[row] & truth(entry.bits[row]);
-                let count = pack(&mut words, count, bit);
+                let mut flags = entry.there;
+                flags.iter_mut().zip(&entry.bits).for_each(|(flag, bits)| *flag &= truth(*bits));
+                let count = pack(&mut words, &flags, count);
                 mask.write_from(start / 32, &words[..count]);
             }
         })
@@ -172,7 +174,7 @@ impl<T: Stored> KernelBody for Store<T> {
                 piece.clear();
                 piece.extend(entry.bits[..count].iter().map(|bits| T::of(*bits)));
                 values.write_from(start, &piece);
-                let count = pack(&mut words, count, |row| entry.there[row]);
+                let count = pack(&mut words, &entry.there, count);
                 validity.write_from(start / 32, &words[..count]);
             }
         })
@@ -180,12 +182,12 @@ impl<T: Stored> KernelBody for Store<T> {
 }
 
 /// Packs one bit a row into words, and answers how many there are.
-fn pack(words: &mut [u32; PIECE / 32], rows: usize, bit: impl Fn(usize) -> u8) -> usize {
+fn pack(words: &mut [u32; PIECE / 32], flags: &[u8; PIECE], rows: usize) -> usize {
     let count = rows.div_ceil(32);
-    for (index, word) in words[..count].iter_mut().enumerate() {
-        let first = index * 32;
-        let last = rows.min(first + 32);
-        *word = (first..last).fold(0, |word, row| word | u32::from(bit(row)) << (row - first));
+    let flags = flags.chunks_exact(32);
+    words[..count].iter_mut().zip(flags).for_each(|(word, flags)| *word = pack_flags(flags));
+    if let (Some(last), 1..) = (words[..count].last_mut(), rows % 32) {
+        *last &= !(u32::MAX << (rows % 32));
     }
     count
 }
@@ -438,14 +440,15 @@ impl<'c, 'k, M: MemoryPolicy> Machine<'c, 'k, M> {
     fn logic(&mut self, and: bool) {
         let count = self.count;
         let (left, right) = self.pop();
-        for row in 0..count {
-            let (a, b) = (truth(left.bits[row]), truth(right.bits[row]));
-            let (a_there, b_there) = (left.there[row], right.there[row]);
+        let left = left.bits[..count].iter_mut().zip(&mut left.there);
+        for ((a_bits, a_there), (b_bits, b_there)) in left.zip(right.bits.iter().zip(&right.there))
+        {
+            let (a, b) = (truth(*a_bits), truth(*b_bits));
             // One side that is there can decide alone: false for `and`, true for `or`.
             let (a_decides, b_decides) = if and { (1 - a, 1 - b) } else { (a, b) };
-            let decided = (a_there & a_decides) | (b_there & b_decides);
-            left.there[row] = (a_there & b_there) | decided;
-            left.bits[row] = u64::from(if and { 1 - decided } else { decided });
+            let decided = (*a_there & a_decides) | (b_there & b_decides);
+            *a_there = (*a_there & b_there) | decided;
+            *a_bits = u64::from(if and { 1 - decided } else { decided });
         }
     }
 

@@ -1,23 +1,27 @@
 //! The rows for which a predicate is true.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use xlog_cuda::{
     device_runtime::{ResourceResult, StreamId},
     memory::TrackedCudaSlice,
 };
+use xlog_driver::DeviceKind;
 
 use super::{
+    bits::{mark_if, narrow_mask},
     limit::copy,
     take::{column_bytes, numbered_rows, take},
 };
 use crate::{
     Engine,
-    column::{Column, ColumnParts, Values},
+    column::{Column, ColumnParts, Values, validity_words},
     error::RelationalResult,
     expr::{Checked, Comparison, Expr, Mask, Node, Program},
     primitives::{
-        BitCondition, Condition, Pending, select_bits_if, select_by_mask, select_rows_by_mask,
-        select_rows_if_bits,
+        BitCondition, Condition, Pending, gather_bits, select_bits_if, select_by_mask,
+        select_rows_by_mask, select_rows_if_bits,
     },
     scalar::Scalar,
     table::Table,
@@ -27,9 +31,9 @@ use crate::{
 /// The rows of `table` for which `predicate` is true, in their order; not those for which it is
 /// missing. Waits for the device once, to learn how many there are.
 ///
-/// A comparison of a column without nulls with a literal is part of the kernel that selects. Any
-/// other predicate is evaluated to a bit a row first. Columns of four and eight bytes without nulls
-/// are selected directly, others by row number.
+/// One comparison of a column without nulls with a literal is part of the kernel that selects. Any
+/// other predicate becomes a bit a row first, and values of four and eight bytes are selected by
+/// those. Everything else is fetched by row number.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -45,10 +49,7 @@ use crate::{
 pub fn filter(table: &Table, predicate: &Expr, stream: StreamId) -> RelationalResult<Table> {
     let checked = predicate.check_predicate(&table.schema())?;
     let rows = numbered_rows(table)?;
-    let plan = match Fused::of(table, &checked) {
-        Some(fused) => Plan::Fused(fused),
-        None => Plan::Masked(predicate.compile_checked(&checked, table)?),
-    };
+    let plan = Plan::of(table, predicate, &checked)?;
     if rows == 0 {
         return Ok(table.clone());
     }
@@ -60,8 +61,38 @@ pub fn filter(table: &Table, predicate: &Expr, stream: StreamId) -> RelationalRe
 
 /// How rows are selected.
 enum Plan<'t> {
+    /// By one comparison, in the kernel that selects.
     Fused(Fused<'t>),
+    /// By comparisons that must all hold, marked one after the other.
+    Marked(Vec<Fused<'t>>),
+    /// By whatever the interpreter says.
     Masked(Program),
+}
+
+impl<'t> Plan<'t> {
+    fn of(table: &'t Table, predicate: &Expr, checked: &Checked) -> RelationalResult<Self> {
+        let mut comparisons = Vec::new();
+        if !Fused::collect(table, checked, &mut comparisons) {
+            return Ok(Self::Masked(predicate.compile_checked(checked, table)?));
+        }
+        // The host streams through whole columns faster than it fetches rows one by one: there,
+        // what has more than one column goes by a mask.
+        let on_host = table.engine().runtime().device().info().kind == DeviceKind::Host;
+        let alone = comparisons.len() == 1 && comparisons[0].validity.is_none();
+        match comparisons.pop() {
+            Some(only) if alone && (!on_host || table.width() == 1) => Ok(Self::Fused(only)),
+            last => {
+                comparisons.extend(last);
+                Ok(Self::Marked(comparisons))
+            }
+        }
+    }
+}
+
+/// For which rows a predicate is true, and whether it overflowed.
+struct Marks {
+    words: TrackedCudaSlice<u32>,
+    overflow: Option<TrackedCudaSlice<u32>>,
 }
 
 /// A comparison with a literal that the selecting kernel does itself.
@@ -69,6 +100,8 @@ struct Fused<'t> {
     /// The column's place.
     index: usize,
     condition: FusedCondition<'t>,
+    /// Which of its values are there, if not all.
+    validity: Option<&'t TrackedCudaSlice<u32>>,
 }
 
 enum FusedCondition<'t> {
@@ -77,6 +110,42 @@ enum FusedCondition<'t> {
 }
 
 impl<'t> Fused<'t> {
+    /// Collects the comparisons of which a predicate is the conjunction; `false` if it is none. A
+    /// conjunction is true only where each is there and true.
+    fn collect(table: &'t Table, checked: &Checked, comparisons: &mut Vec<Self>) -> bool {
+        if let Node::And(left, right) = &checked.node {
+            return Self::collect(table, left, comparisons)
+                && Self::collect(table, right, comparisons);
+        }
+        let one = Self::of(table, checked);
+        let found = one.is_some();
+        comparisons.extend(one);
+        found
+    }
+
+    /// Marks the rows for which it is true; with `narrow`, of those that are marked.
+    fn mark(
+        &self,
+        engine: &Engine,
+        rows: usize,
+        mask: &TrackedCudaSlice<u32>,
+        narrow: bool,
+        stream: StreamId,
+    ) -> ResourceResult<()> {
+        match &self.condition {
+            FusedCondition::Words(memory, condition) => {
+                mark_if(engine, stream, (memory, rows), condition, mask, narrow)?;
+            }
+            FusedCondition::Longs(memory, condition) => {
+                mark_if(engine, stream, (memory, rows), condition, mask, narrow)?;
+            }
+        }
+        match self.validity {
+            Some(validity) => narrow_mask(engine, stream, validity, mask, rows),
+            None => Ok(()),
+        }
+    }
+
     fn of(table: &'t Table, checked: &Checked) -> Option<Self> {
         let Node::Compare(comparison, left, right) = &checked.node else { return None };
         let (index, literal, comparison) = match (&left.node, &right.node) {
@@ -88,7 +157,6 @@ impl<'t> Fused<'t> {
         };
         let (_, column) = table.columns().nth(index)?;
         let condition = match column.values() {
-            _ if column.is_nullable() => return None,
             Values::Bytes(_) => return None,
             Values::Words(memory) => {
                 FusedCondition::Words(memory, word_condition(column, comparison, literal)?)
@@ -97,7 +165,7 @@ impl<'t> Fused<'t> {
                 FusedCondition::Longs(memory, long_condition(column, comparison, literal)?)
             }
         };
-        Some(Self { index, condition })
+        Some(Self { index, condition, validity: column.validity().map(|words| &**words) })
     }
 }
 
@@ -149,16 +217,15 @@ enum Selected {
 impl Plan<'_> {
     fn run(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
         let (engine, len) = (table.engine(), table.rows());
-        let mask = match self {
-            Self::Fused(_) => None,
-            Self::Masked(program) => Some(program.mask(table, stream)?),
-        };
+        let mask = self.mask(table, stream)?;
         let mut selected = Vec::with_capacity(table.width());
         for (index, (_, column)) in table.columns().enumerate() {
             selected.push(self.select(index, column, mask.as_ref(), stream)?);
         }
-        let by_rows = selected.iter().any(|one| matches!(one, Selected::ByRows));
-        let rows = match by_rows {
+        let needs_rows = |(one, (_, column)): (&Selected, (&str, &Column))| {
+            matches!(one, Selected::ByRows) || column.is_nullable()
+        };
+        let rows = match selected.iter().zip(table.columns()).any(needs_rows) {
             true => Some(self.select_rows(engine, mask.as_ref(), len, stream)?),
             false => None,
         };
@@ -172,7 +239,7 @@ impl Plan<'_> {
             _ => return Ok(table.clone()),
         };
         let count = count.start_download(stream)?;
-        let overflow = mask.as_ref().and_then(Mask::overflow);
+        let overflow = mask.as_ref().and_then(|mask| mask.overflow.as_ref());
         let overflow = overflow.map(|flags| flags.start_download(stream)).transpose()?;
         let count = count.wait()?.first().copied().unwrap_or(0);
         if let Some(flags) = overflow {
@@ -186,8 +253,12 @@ impl Plan<'_> {
         let mut columns = Vec::with_capacity(table.width());
         for ((name, column), selected) in table.columns().zip(selected) {
             let column = match (selected, &rows) {
-                (Selected::Words(pending), _) => kept(column, pending, count, stream)?,
-                (Selected::Longs(pending), _) => kept(column, pending, count, stream)?,
+                (Selected::Words(pending), rows) => {
+                    kept(column, pending, rows.as_ref(), count, stream)?
+                }
+                (Selected::Longs(pending), rows) => {
+                    kept(column, pending, rows.as_ref(), count, stream)?
+                }
                 (Selected::ByRows, Some(rows)) => take(column, rows, count, stream)?,
                 (Selected::ByRows, None) => column.clone(),
             };
@@ -196,12 +267,31 @@ impl Plan<'_> {
         Table::new(engine, columns)
     }
 
+    /// The rows to select, unless selecting finds out.
+    fn mask(&self, table: &Table, stream: StreamId) -> RelationalResult<Option<Marks>> {
+        match self {
+            Self::Fused(_) => Ok(None),
+            Self::Marked(comparisons) => {
+                let (engine, rows) = (table.engine(), table.rows() as usize);
+                let words = engine.alloc(validity_words(rows), stream, "predicate mask")?;
+                for (index, comparison) in comparisons.iter().enumerate() {
+                    comparison.mark(engine, rows, &words, index > 0, stream)?;
+                }
+                Ok(Some(Marks { words, overflow: None }))
+            }
+            Self::Masked(program) => {
+                let (words, overflow) = program.mask(table, stream)?.into_parts();
+                Ok(Some(Marks { words, overflow }))
+            }
+        }
+    }
+
     /// Starts to select the values of a column, if that goes without row numbers.
     fn select(
         &self,
         index: usize,
         column: &Column,
-        mask: Option<&Mask>,
+        mask: Option<&Marks>,
         stream: StreamId,
     ) -> ResourceResult<Selected> {
         let (engine, len) = (column.engine(), column.len() as u64);
@@ -214,13 +304,13 @@ impl Plan<'_> {
                     Selected::Longs(select_bits_if(engine, stream, memory, len, condition)?)
                 }
             },
-            (Self::Masked(_), Some(mask)) if !column.is_nullable() => match column.values() {
+            (Self::Marked(_) | Self::Masked(_), Some(mask)) => match column.values() {
                 Values::Bytes(_) => Selected::ByRows,
                 Values::Words(memory) => {
-                    Selected::Words(select_by_mask(engine, stream, memory, mask.words(), len)?)
+                    Selected::Words(select_by_mask(engine, stream, memory, &mask.words, len)?)
                 }
                 Values::Longs(memory) => {
-                    Selected::Longs(select_by_mask(engine, stream, memory, mask.words(), len)?)
+                    Selected::Longs(select_by_mask(engine, stream, memory, &mask.words, len)?)
                 }
             },
             _ => Selected::ByRows,
@@ -230,7 +320,7 @@ impl Plan<'_> {
     fn select_rows(
         &self,
         engine: &Engine,
-        mask: Option<&Mask>,
+        mask: Option<&Marks>,
         len: u64,
         stream: StreamId,
     ) -> ResourceResult<Pending<u32>> {
@@ -243,8 +333,8 @@ impl Plan<'_> {
                     select_rows_if_bits(engine, stream, memory, len, condition)
                 }
             },
-            (Self::Masked(_), Some(mask)) => select_rows_by_mask(engine, stream, mask.words(), len),
-            (Self::Masked(_), None) => Err("a filter lost its mask".into()),
+            (_, Some(mask)) => select_rows_by_mask(engine, stream, &mask.words, len),
+            (_, None) => Err("a filter lost its mask".into()),
         }
     }
 
@@ -256,10 +346,12 @@ impl Plan<'_> {
     }
 }
 
-/// Selected values as a column. Memory that would be mostly empty is exchanged for some that fits.
+/// Selected values as a column; which of them are there is looked up by row number. Memory that
+/// would be mostly empty is exchanged for some that fits.
 fn kept<T: Pod>(
     column: &Column,
     pending: Pending<T>,
+    rows: Option<&TrackedCudaSlice<u32>>,
     count: usize,
     stream: StreamId,
 ) -> RelationalResult<Column>
@@ -275,6 +367,15 @@ where
     } else {
         values
     };
-    let parts = ColumnParts { len: count, values: values.into(), ..column.parts().clone() };
-    Column::from_parts(column.engine(), parts)
+    let (engine, len) = (column.engine(), column.len() as u64);
+    let validity = match (column.validity(), rows) {
+        (Some(bits), Some(rows)) => {
+            Some(Arc::new(gather_bits(engine, stream, bits, len, rows, count as u64)?))
+        }
+        _ => None,
+    };
+    let values = values.into();
+    let null_count = None;
+    let parts = ColumnParts { len: count, values, validity, null_count, ..column.parts().clone() };
+    Column::from_parts(engine, parts)
 }

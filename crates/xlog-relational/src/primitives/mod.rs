@@ -28,7 +28,7 @@ pub use join::{
 pub use pending::Pending;
 pub use rows::MOST_ROWS;
 pub use scan::{Summable, exclusive_sum};
-pub(crate) use select::{BitCondition, select_bits_if, select_rows_if_bits};
+pub(crate) use select::{BitCondition, pack_flags, select_bits_if, select_rows_if_bits};
 pub use select::{
     Comparison, Condition, Selectable, select_by_mask, select_if, select_rows_by_mask,
     select_rows_if,

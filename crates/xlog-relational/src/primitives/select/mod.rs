@@ -9,6 +9,7 @@ mod kernels;
 
 pub(crate) use condition::BitCondition;
 pub use condition::{Comparison, Condition};
+pub(crate) use host::pack_flags;
 pub(super) use host::{compact, row_numbers};
 use xlog_cuda::{
     LaunchDims,
