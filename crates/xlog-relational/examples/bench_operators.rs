@@ -13,7 +13,9 @@ use std::{
 };
 
 use xlog_cuda::{CudaDevice, device_runtime::StreamId};
-use xlog_relational::{Column, Engine, Native, RelationalResult, SortKey, Table, Values, col, ops};
+use xlog_relational::{
+    Column, Engine, Native, RelationalResult, SortKey, Table, Values, col, ops, ops::FilterBy,
+};
 
 type Outcome<T> = Result<T, Box<dyn Error>>;
 
@@ -126,11 +128,15 @@ impl Bench {
         let expected: Vec<u32> = keys.iter().copied().filter(|key| *key < 1 << 31).collect();
         check(self.values::<u32>(&kept, "key")? == expected, "filter_u32_half")?;
         drop((kept, expected));
-        let kept = self.time("filter_half_of_4", rows, NONE, |s| ops::filter(&all, &half, s))?;
         let expected: Vec<f64> =
             (0..rows).filter(|row| keys[*row] < 1 << 31).map(|row| reals[row]).collect();
-        check(self.values::<f64>(&kept, "real")? == expected, "filter_half_of_4")?;
-        drop((kept, expected));
+        for (case, by) in
+            [("filter_half_of_4_rows", FilterBy::Rows), ("filter_half_of_4_mask", FilterBy::Mask)]
+        {
+            let kept = self.time(case, rows, NONE, |s| ops::filter_tuned(&all, &half, by, s))?;
+            check(self.values::<f64>(&kept, "real")? == expected, case)?;
+        }
+        drop(expected);
         let both = col("some").gt(500).and(col("real").gt(0.0));
         let kept = self.time("filter_by_two_of_4", rows, NONE, |s| ops::filter(&all, &both, s))?;
         let holds = |row: &usize| some[*row].is_some_and(|v| v > 500) && reals[*row] > 0.0;

@@ -50,10 +50,13 @@ fn operators(engine: &Engine, streams: &[StreamId; 3], rows: usize, random: &mut
     for predicate in [
         col("u32").lt(20u32),
         col("when").gt(lit(xlog_relational::Scalar::Timestamp(5))),
+        col("u64").gt(3u64).and(col("name").not_eq("b")),
         col("bool").or((col("i32") + 3).lt(10)),
     ] {
-        let kept = ops::filter(&both, &predicate, streams[1]).expect("rows");
-        same(kept, &reference::filter(&expected, &predicate).expect("rows"));
+        for by in [ops::FilterBy::Rows, ops::FilterBy::Mask] {
+            let kept = ops::filter_tuned(&both, &predicate, by, streams[1]).expect("rows");
+            same(kept, &reference::filter(&expected, &predicate).expect("rows"));
+        }
     }
     let columns =
         [("sum", col("i32") + col("u32")), ("text", col("text")), ("is", col("name").lt("b"))];

@@ -47,9 +47,32 @@ use crate::{
 /// # Ok::<(), xlog_relational::RelationalError>(())
 /// ```
 pub fn filter(table: &Table, predicate: &Expr, stream: StreamId) -> RelationalResult<Table> {
+    filter_tuned(table, predicate, FilterBy::default(), stream)
+}
+
+/// How a filter by one comparison selects from a table of several columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterBy {
+    /// As suits the device. The host streams through whole columns faster than it fetches rows one
+    /// by one, and takes a mask; a GPU takes row numbers, which pays where few rows are kept.
+    #[default]
+    Device,
+    /// By row numbers, which the kernel that compares selects.
+    Rows,
+    /// By a mask.
+    Mask,
+}
+
+/// As [`filter`], with the choice made by the caller. The result is the same.
+pub fn filter_tuned(
+    table: &Table,
+    predicate: &Expr,
+    by: FilterBy,
+    stream: StreamId,
+) -> RelationalResult<Table> {
     let checked = predicate.check_predicate(&table.schema())?;
     let rows = numbered_rows(table)?;
-    let plan = Plan::of(table, predicate, &checked)?;
+    let plan = Plan::of(table, predicate, &checked, by)?;
     if rows == 0 {
         return Ok(table.clone());
     }
@@ -70,17 +93,21 @@ enum Plan<'t> {
 }
 
 impl<'t> Plan<'t> {
-    fn of(table: &'t Table, predicate: &Expr, checked: &Checked) -> RelationalResult<Self> {
+    fn of(
+        table: &'t Table,
+        predicate: &Expr,
+        checked: &Checked,
+        by: FilterBy,
+    ) -> RelationalResult<Self> {
         let mut comparisons = Vec::new();
         if !Fused::collect(table, checked, &mut comparisons) {
             return Ok(Self::Masked(predicate.compile_checked(checked, table)?));
         }
-        // The host streams through whole columns faster than it fetches rows one by one: there,
-        // what has more than one column goes by a mask.
         let on_host = table.engine().runtime().device().info().kind == DeviceKind::Host;
+        let by_mask = by == FilterBy::Mask || (by == FilterBy::Device && on_host);
         let alone = comparisons.len() == 1 && comparisons[0].validity.is_none();
         match comparisons.pop() {
-            Some(only) if alone && (!on_host || table.width() == 1) => Ok(Self::Fused(only)),
+            Some(only) if alone && (!by_mask || table.width() == 1) => Ok(Self::Fused(only)),
             last => {
                 comparisons.extend(last);
                 Ok(Self::Marked(comparisons))

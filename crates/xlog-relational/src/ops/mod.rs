@@ -16,7 +16,7 @@ mod take;
 mod top_k;
 
 pub use concat::concat;
-pub use filter::filter;
+pub use filter::{FilterBy, filter, filter_tuned};
 pub use limit::limit;
 pub use project::project;
 pub use sort::sort;

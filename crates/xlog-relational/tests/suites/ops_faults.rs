@@ -80,7 +80,7 @@ fn fails_at_each_allocation(engine: &Engine, rows: usize, operator: Run) {
 
 /// The suite.
 pub fn tests(engine: &Engine) -> Vec<Trial> {
-    let operators: [(&str, usize, Run); 9] = [
+    let operators: [(&str, usize, Run); 10] = [
         ("sort_few", 300, |table, _, stream| ops::sort(table, &several(), stream)),
         ("sort_many", 3000, |table, _, stream| ops::sort(table, &several(), stream)),
         ("sort_carried", 3000, |table, _, stream| {
@@ -88,7 +88,12 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
             ops::sort(&pair, &[SortKey::new("i32")], stream)
         }),
         ("top_k", 3000, |table, _, stream| ops::top_k(table, &several(), 40, stream)),
-        ("filter_fused", 7000, |table, _, stream| ops::filter(table, &col("u32").lt(9u32), stream)),
+        ("filter_rows", 7000, |table, _, stream| {
+            ops::filter_tuned(table, &col("u32").lt(9u32), ops::FilterBy::Rows, stream)
+        }),
+        ("filter_marked", 7000, |table, _, stream| {
+            ops::filter(table, &col("u32").lt(9u32).and(col("u64").gt(2u64)), stream)
+        }),
         ("filter_masked", 300, |table, _, stream| {
             ops::filter(table, &col("text").gt("a").and((col("i32") + 1).gt(3)), stream)
         }),

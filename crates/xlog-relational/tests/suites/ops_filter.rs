@@ -4,7 +4,7 @@ use libtest_mimic::Trial;
 use proptest::prelude::*;
 use xlog_relational::{
     Column, Comparison, DataType, Engine, Expr, Field, Operator, RelationalError, Scalar, Table,
-    col, lit, ops, reference, reference::Relation, strategies,
+    col, lit, ops, ops::FilterBy, reference, reference::Relation, strategies,
 };
 
 use super::{
@@ -61,10 +61,14 @@ fn filtered(most: usize) -> impl Strategy<Value = (Relation, Expr)> {
 
 fn random_filters(engine: &Engine) {
     let stream = stream(engine);
-    property(500, filtered(90), |(relation, predicate)| {
+    property(1000, filtered(90), |(relation, predicate)| {
         let table = upload_table(engine, &relation, stream);
-        let got = ops::filter(&table, &predicate, stream);
-        agrees(got, reference::filter(&relation, &predicate), stream)
+        let expected = reference::filter(&relation, &predicate);
+        for by in [FilterBy::Rows, FilterBy::Mask] {
+            let got = ops::filter_tuned(&table, &predicate, by, stream);
+            agrees(got, expected.clone(), stream)?;
+        }
+        Ok(())
     });
 }
 
@@ -103,11 +107,11 @@ fn large_filters(engine: &Engine) {
         let relation = large_relation(rows, &mut random);
         let table = upload_table(engine, &relation, stream);
         for predicate in &predicates {
-            let result = agrees(
-                ops::filter(&table, predicate, stream),
-                reference::filter(&relation, predicate),
-                stream,
-            );
+            let expected = reference::filter(&relation, predicate);
+            let result = [FilterBy::Rows, FilterBy::Mask].into_iter().try_for_each(|by| {
+                let got = ops::filter_tuned(&table, predicate, by, stream);
+                agrees(got, expected.clone(), stream)
+            });
             assert!(result.is_ok(), "{rows} rows where {predicate}, seed {}", random.seed);
         }
         let narrow = ["u32", "when", "f32"].map(|name| relation.column(name).expect("it").clone());

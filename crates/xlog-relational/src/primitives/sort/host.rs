@@ -169,6 +169,7 @@ impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, B, V
     }
 
     /// Moves the keys of `range`, each to the next place of its digit.
+    #[allow(clippy::useless_vec)] // too large for a stack
     fn scatter(&self, range: Range<usize>, mut places: Vec<u32>) {
         let mut keys = vec![[B::default(); GATHERED]; DIGITS];
         let mut values = vec![[V::default(); GATHERED]; DIGITS];
