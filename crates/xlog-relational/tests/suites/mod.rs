@@ -1,0 +1,54 @@
+//! Suites that are one source for both devices.
+
+mod expressions;
+mod tables;
+
+use std::sync::Arc;
+
+use libtest_mimic::{Arguments, Trial};
+use proptest::{
+    strategy::Strategy,
+    test_runner::{Config, RngSeed, TestCaseError, TestRunner},
+};
+use xlog_cuda::CudaDevice;
+use xlog_relational::Engine;
+use xlog_testkit::{TestCase, TestDevice};
+
+/// The `main` of a test program: every suite, on `device`, with the usual test arguments.
+pub(crate) fn run(device: TestDevice) -> ! {
+    let suites: [(&str, &[TestCase]); 2] =
+        [("expressions", expressions::CASES), ("tables", tables::CASES)];
+    let trials = suites.into_iter().flat_map(|(suite, cases)| {
+        cases.iter().map(move |case| {
+            let run = case.run;
+            Trial::test(format!("{suite}::{}", case.name), move || {
+                run(device);
+                Ok(())
+            })
+        })
+    });
+    libtest_mimic::run(&Arguments::from_args(), trials.collect()).exit()
+}
+
+/// An engine over the device's default stack.
+fn engine(device: TestDevice) -> Engine {
+    let device = CudaDevice::with_driver(device.driver());
+    Engine::new(Arc::new(device)).expect("a stack over a working device")
+}
+
+/// Holds `property` against `cases` values of a strategy, the same ones in every run.
+fn hold<S: Strategy>(
+    cases: u32,
+    strategy: S,
+    property: impl Fn(S::Value) -> Result<(), TestCaseError>,
+) {
+    let config = Config {
+        cases,
+        failure_persistence: None,
+        rng_seed: RngSeed::Fixed(0x5eed),
+        ..Config::default()
+    };
+    if let Err(failure) = TestRunner::new(config).run(&strategy, property) {
+        panic!("{failure}");
+    }
+}
