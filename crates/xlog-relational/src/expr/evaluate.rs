@@ -87,7 +87,7 @@ impl Program {
     /// Evaluates the program for every row of `table` on `stream`. An expression that is a column
     /// is that column, without a copy.
     pub fn evaluate(&self, table: &Table, stream: StreamId) -> RelationalResult<Evaluated> {
-        if let Some(column) = self.bare_column(table) {
+        if let Some(column) = self.bare_column(table)? {
             return Ok(Evaluated { column, overflow: None });
         }
         let (engine, rows) = (table.engine(), table.rows() as usize);
@@ -137,6 +137,11 @@ impl Program {
             words.as_view().fill_bytes(0, stream)?;
             return Ok(Mask { words, overflow: None });
         }
+        if let (Some(range), [slot]) = (&self.range, &self.slots[..]) {
+            let column = slot.column_of(table)?;
+            range.launch(engine, column, &words, stream)?;
+            return Ok(Mask { words, overflow: None });
+        }
         let launch = engine.launch(&kernel::PREDICATE, stream)?;
         let overflow = self.launch(table, stream, launch, |launch| {
             launch.output(&words);
@@ -145,13 +150,12 @@ impl Program {
     }
 
     /// The column that the program does nothing but load.
-    fn bare_column(&self, table: &Table) -> Option<Column> {
-        let ([word], [slot @ Slot::Column { index, .. }]) = (&self.words[..], &self.slots[..])
-        else {
-            return None;
-        };
-        let column = table.columns().nth(*index).map(|(_, column)| column.clone());
-        column.filter(|column| *word as u8 == Opcode::Load as u8 && slot.fits(column))
+    fn bare_column(&self, table: &Table) -> RelationalResult<Option<Column>> {
+        let ([word], [slot]) = (&self.words[..], &self.slots[..]) else { return Ok(None) };
+        match *word as u8 == Opcode::Load as u8 {
+            true => slot.column_of(table).cloned().map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Launches a form of the interpreter; `outputs` appends the last arguments.
@@ -234,17 +238,7 @@ impl Memory {
         let mut slots: [Held; MOST_SLOTS] = Default::default();
         for (held, slot) in slots.iter_mut().zip(&program.slots) {
             *held = match slot {
-                Slot::Column { index, .. } => match table.columns().nth(*index) {
-                    Some((_, column)) if slot.fits(column) => Held::Column(column.clone()),
-                    _ => {
-                        return Err(RelationalError::UnsupportedExpression {
-                            expression: format!("column {index} of {table:?}"),
-                            reason: "the program was compiled for another table; compile it for \
-                                     this one"
-                                .to_owned(),
-                        });
-                    }
-                },
+                Slot::Column { .. } => Held::Column(slot.column_of(table)?.clone()),
                 Slot::Table(ranks) => {
                     let mut words = engine.alloc(ranks.len(), stream, "expression table")?;
                     words.upload_on(ranks, stream)?;

@@ -9,7 +9,10 @@ use xlog_driver::{
     host::{HostKernel, KernelBody, KernelCall, KernelFault, MemoryPolicy},
 };
 
-use super::program::{Kind, Load, MOST_DEPTH, MOST_SLOTS, Opcode};
+use super::{
+    bits::{length, pack},
+    program::{Kind, Load, MOST_DEPTH, MOST_SLOTS, Opcode},
+};
 
 static MODULE: KernelModule =
     KernelModule { name: "expression", ptx: include_str!("../../kernels/expression.ptx") };
@@ -119,7 +122,10 @@ impl KernelBody for Predicate {
         let mask = call.output::<u32>(OUTPUT, n.div_ceil(32))?;
         let mut words = [0; PIECE / 32];
         interpret(call, |start, entry, count| {
-            let count = pack(&mut words, count, |row| entry.there[row] & truth(entry.bits[row]));
+            for (there, bits) in entry.there[..count].iter_mut().zip(&entry.bits) {
+                *there &= truth(*bits);
+            }
+            let count = pack(&mut words, &mut entry.there, count);
             mask.write_from(start / 32, &words[..count]);
         })
     }
@@ -166,29 +172,14 @@ impl<T: Stored> KernelBody for Store<T> {
             piece.clear();
             piece.extend(entry.bits[..count].iter().map(|bits| T::of(*bits)));
             values.write_from(start, &piece);
-            let count = pack(&mut words, count, |row| entry.there[row]);
+            let count = pack(&mut words, &mut entry.there, count);
             validity.write_from(start / 32, &words[..count]);
         })
     }
 }
 
-/// Packs one bit a row into words, and answers how many there are.
-fn pack(words: &mut [u32; PIECE / 32], rows: usize, bit: impl Fn(usize) -> u8) -> usize {
-    let count = rows.div_ceil(32);
-    for (index, word) in words[..count].iter_mut().enumerate() {
-        let first = index * 32;
-        let last = rows.min(first + 32);
-        *word = (first..last).fold(0, |word, row| word | u32::from(bit(row)) << (row - first));
-    }
-    count
-}
-
 fn rows<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<usize, KernelFault> {
     length(call.value(ROWS)?)
-}
-
-fn length(n: u64) -> Result<usize, KernelFault> {
-    usize::try_from(n).map_err(|_| KernelFault(format!("{n} values do not fit this machine")))
 }
 
 fn truth(bits: u64) -> u8 {
@@ -205,7 +196,7 @@ struct Entry {
 /// Runs the program for every row; `store` gets what it leaves, a piece of rows at a time.
 fn interpret<M: MemoryPolicy>(
     call: &KernelCall<'_, M>,
-    mut store: impl FnMut(usize, &Entry, usize),
+    mut store: impl FnMut(usize, &mut Entry, usize),
 ) -> Result<(), KernelFault> {
     let program_length = length(call.value(PROGRAM_LENGTH)?)?;
     let mut program = vec![0; program_length];
@@ -216,7 +207,7 @@ fn interpret<M: MemoryPolicy>(
     while start < n {
         machine.count = (n - start).min(PIECE);
         machine.run(&program, start)?;
-        store(start, machine.entry(0), machine.count);
+        store(start, &mut machine.stack[0], machine.count);
         start += machine.count;
     }
     if machine.overflow != 0 {
@@ -241,10 +232,6 @@ struct Machine<'c, 'k, M> {
 impl<'c, 'k, M: MemoryPolicy> Machine<'c, 'k, M> {
     fn new(call: &'c KernelCall<'k, M>) -> Self {
         Self { call, n: 0, nullable: 0, count: 0, stack: Vec::new(), depth: 0, overflow: 0 }
-    }
-
-    fn entry(&self, index: usize) -> &Entry {
-        &self.stack[index]
     }
 
     fn run(&mut self, program: &[u64], start: usize) -> Result<(), KernelFault> {

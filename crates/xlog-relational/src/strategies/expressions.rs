@@ -104,3 +104,24 @@ pub fn predicate() -> impl Strategy<Value = Expr> {
         ]
     })
 }
+
+/// One column compared with a literal of its type, or two such comparisons of one column.
+pub fn range() -> impl Strategy<Value = Expr> {
+    let fields = fields_of_all_types();
+    prop::sample::select(fields).prop_flat_map(|field| {
+        let one = || {
+            let comparison = prop::sample::select(Comparison::ALL.to_vec());
+            let (name, swapped) = (field.name.clone(), any::<bool>());
+            (comparison, super::value(field.data_type), swapped).prop_map(
+                move |(comparison, value, swapped)| {
+                    let sides = (Box::new(col(name.clone())), Box::new(Expr::Literal(value)));
+                    match swapped {
+                        false => Expr::Compare(comparison, sides.0, sides.1),
+                        true => Expr::Compare(comparison, sides.1, sides.0),
+                    }
+                },
+            )
+        };
+        prop_oneof![one(), (one(), one()).prop_map(|(a, b)| a.and(b))]
+    })
+}

@@ -3,7 +3,7 @@
 
 mod expressions;
 
-pub use expressions::{fields_of_all_types, number, predicate};
+pub use expressions::{fields_of_all_types, number, predicate, range};
 
 use proptest::{prelude::*, strategy::Union};
 

@@ -1,11 +1,11 @@
 //! Expressions against their oracle.
 
-use proptest::{prop_assert, prop_assert_eq, test_runner::TestCaseError};
+use proptest::{prop_assert, prop_assert_eq, prop_oneof, test_runner::TestCaseError};
 use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
     Engine, Expr, RelationalError, Scalar, Table,
     reference::{self, HostColumn, Relation},
-    strategies::{fields_of_all_types, number, predicate, relation},
+    strategies::{fields_of_all_types, number, predicate, range, relation},
 };
 use xlog_testkit::{CheckedDevice, TestCase, TestDevice, cases};
 
@@ -15,6 +15,7 @@ pub(crate) const CASES: &[TestCase] = cases![
     numbers_are_what_the_oracle_says,
     truth_is_what_the_oracle_says,
     a_mask_has_the_rows_that_the_oracle_keeps,
+    a_range_has_the_rows_that_the_oracle_keeps,
     the_checked_device_finds_nothing,
 ];
 
@@ -43,31 +44,38 @@ fn truth_is_what_the_oracle_says(device: TestDevice) {
 fn a_mask_has_the_rows_that_the_oracle_keeps(device: TestDevice) {
     let engine = engine(device);
     hold(1000, (relation(fields_of_all_types(), 300), predicate()), |(input, expr)| {
-        let expected = reference::filter(&input, &expr);
-        match (kept_on_device(&engine, &input, &expr), expected) {
-            (None, _) => {}
-            (Some(Ok(kept)), Ok(expected)) => {
-                prop_assert!(input.take(&kept).same_in_order(&expected), "{}: {:?}", expr, kept);
-            }
-            (Some(Err(found)), Err(expected)) => both_overflow(&found, &expected)?,
-            (found, expected) => prop_assert!(false, "{:?} and {:?}", found, expected),
-        }
-        Ok(())
+        same_rows_are_kept(&engine, &input, &expr)
     });
+}
+
+fn a_range_has_the_rows_that_the_oracle_keeps(device: TestDevice) {
+    let engine = engine(device);
+    hold(2000, (relation(fields_of_all_types(), 600), range()), |(input, expr)| {
+        same_rows_are_kept(&engine, &input, &expr)
+    });
+}
+
+fn same_rows_are_kept(engine: &Engine, input: &Relation, expr: &Expr) -> Result<(), TestCaseError> {
+    match (kept_on_device(engine, input, expr), reference::filter(input, expr)) {
+        (None, _) => {}
+        (Some(Ok(kept)), Ok(expected)) => {
+            prop_assert!(kept.iter().all(|row| *row < input.rows()), "{}: {:?}", expr, kept);
+            prop_assert!(input.take(&kept).same_in_order(&expected), "{}: {:?}", expr, kept);
+        }
+        (Some(Err(found)), Err(expected)) => both_overflow(&found, &expected)?,
+        (found, expected) => prop_assert!(false, "{:?} and {:?}", found, expected),
+    }
+    Ok(())
 }
 
 /// On the simulated device, whichever device this was asked for: it shows what a GPU hides.
 fn the_checked_device_finds_nothing(_: TestDevice) {
-    let inputs = (relation(fields_of_all_types(), 70), predicate(), 0u64..100);
-    hold(100, inputs, |(input, expr, seed)| {
+    let expressions = prop_oneof![predicate(), range()];
+    let inputs = (relation(fields_of_all_types(), 70), expressions, 0u64..100);
+    hold(200, inputs, |(input, expr, seed)| {
         let checked = CheckedDevice::new(seed);
         let engine = Engine::over(&checked.production_stack().expect("a stack"));
-        let found = kept_on_device(&engine, &input, &expr);
-        match (found, reference::filter(&input, &expr)) {
-            (Some(Ok(kept)), Ok(expected)) => prop_assert_eq!(kept.len(), expected.rows()),
-            (Some(Err(found)), Err(expected)) => both_overflow(&found, &expected)?,
-            (found, expected) => prop_assert!(found.is_none(), "{:?} {:?}", found, expected),
-        }
+        same_rows_are_kept(&engine, &input, &expr)?;
         checked.assert_clean();
         Ok(())
     });
@@ -85,17 +93,18 @@ fn on_device(
     input: &Relation,
     expr: &Expr,
 ) -> Option<Result<HostColumn, RelationalError>> {
-    let table = Table::from_batch(engine, &input.to_batch().unwrap(), StreamId::DEFAULT).unwrap();
+    let batch = input.to_batch().expect("a batch");
+    let table = Table::from_batch(engine, &batch, StreamId::DEFAULT).expect("an upload");
     let program = match expr.compile(&table) {
         Ok(program) => program,
         Err(error) if is_too_large(&error) => return None,
         Err(error) => return Some(Err(error)),
     };
-    let column = program.evaluate(&table, StreamId::DEFAULT).unwrap().finish();
+    let column = program.evaluate(&table, StreamId::DEFAULT).expect("a device that works").finish();
     Some(column.map(|column| {
-        let result = Table::new(engine, [("result", column)]).unwrap();
-        let batch = result.download(StreamId::DEFAULT).unwrap();
-        Relation::from_batch(&batch).unwrap().columns()[0].clone()
+        let result = Table::new(engine, [("result", column)]).expect("a device that works");
+        let batch = result.download(StreamId::DEFAULT).expect("a device that works");
+        Relation::from_batch(&batch).expect("a device that works").columns()[0].clone()
     }))
 }
 
@@ -105,17 +114,18 @@ fn kept_on_device(
     input: &Relation,
     expr: &Expr,
 ) -> Option<Result<Vec<usize>, RelationalError>> {
-    let table = Table::from_batch(engine, &input.to_batch().unwrap(), StreamId::DEFAULT).unwrap();
+    let batch = input.to_batch().expect("a batch");
+    let table = Table::from_batch(engine, &batch, StreamId::DEFAULT).expect("an upload");
     let program = match expr.compile(&table) {
         Ok(program) => program,
         Err(error) if is_too_large(&error) => return None,
         Err(error) => return Some(Err(error)),
     };
-    let mask = program.mask(&table, StreamId::DEFAULT).unwrap();
+    let mask = program.mask(&table, StreamId::DEFAULT).expect("a device that works");
     if let Err(error) = mask.refuse_overflow() {
         return Some(Err(error));
     }
-    let words = mask.words().download().unwrap();
+    let words = mask.words().download().expect("a device that works");
     let rows = 0..words.len() * 32;
     Some(Ok(rows.filter(|row| words[row / 32] >> (row % 32) & 1 == 1).collect()))
 }
