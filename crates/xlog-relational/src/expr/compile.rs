@@ -362,5 +362,5 @@ fn normal_float(value: &Scalar) -> u64 {
         Scalar::F64(value) => *value,
         other => return bits_of(other),
     };
-    super::kernel::normal_bits(real)
+    super::machine::normal_bits(real)
 }

@@ -15,6 +15,7 @@ mod compile;
 mod display;
 mod evaluate;
 mod kernel;
+mod machine;
 mod program;
 mod range;
 

@@ -295,7 +295,7 @@ fn masked<T: Keyed, M: MemoryPolicy>(
         true => Some(call.input::<u8>(1, words * 4)?),
         false => None,
     };
-    let mut piece = vec![T::zeroed(); PIECE];
+    let mut piece = [T::zeroed(); PIECE];
     let mut flags = [0u8; PIECE];
     let (mut packed, mut there) = ([0u32; PIECE / 32], [0u32; PIECE / 32]);
     for start in (0..n).step_by(PIECE) {

@@ -1,5 +1,5 @@
-//! The rules of types and of text, one by one. `tests/suites/expressions.rs` holds expressions against
-//! their oracle.
+//! The rules of types and of text, one by one. `tests/suites/expressions.rs` holds expressions
+//! against their oracle.
 
 use std::sync::Arc;
 
