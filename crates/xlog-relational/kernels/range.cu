@@ -7,8 +7,8 @@
 // Launch shape: one dimension, any grid, blocks of a multiple of 32 threads. A warp works on 256
 // neighbouring rows at a time, eight for each thread: eight loads are on their way at once, and
 // eight words are written side by side. Row counts are 64-bit.
-// Aliasing: `mask` overlaps no input; `__restrict__` rests on that. Without `nullable`, `validity` is
-// never read.
+// Aliasing: `mask` overlaps no input; `__restrict__` rests on that. `validity` and `before` are read
+// only if `flags` say that they are there.
 
 namespace {
 
@@ -17,6 +17,9 @@ using u64 = unsigned long long;
 
 constexpr u32 kFullWarp = 0xffffffffu;
 constexpr int kRows = 8;
+
+// What `flags` may hold: there is a validity; there is a mask whose rows alone are kept.
+constexpr u32 kNullable = 1, kLater = 2;
 
 enum Order : u32 { kUnsigned = 0, kSigned = 1, kFloat = 2 };
 
@@ -54,8 +57,9 @@ __device__ __forceinline__ T key_of(T bits) {
 
 template <typename T, u32 order>
 __device__ __forceinline__ void test(const T* __restrict__ values,
-                                     const u32* __restrict__ validity, bool nullable, T low,
-                                     T span, bool negated, u64 n, u32* __restrict__ mask) {
+                                     const u32* __restrict__ validity,
+                                     const u32* __restrict__ before, u32 flags, T low, T span,
+                                     bool negated, u64 n, u32* __restrict__ mask) {
     const u32 lane = threadIdx.x % 32;
     const u64 warp = (static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x) / 32;
     const u64 warps = static_cast<u64>(gridDim.x) * blockDim.x / 32;
@@ -80,26 +84,29 @@ __device__ __forceinline__ void test(const T* __restrict__ values,
         // Thread r has the word of the r-th 32 rows.
         if (lane < kRows && base + lane * 32 < n) {
             u64 index = base / 32 + lane;
-            mask[index] = nullable ? mine & validity[index] : mine;
+            mine &= flags & kNullable ? validity[index] : ~0u;
+            mine &= flags & kLater ? before[index] : ~0u;
+            mask[index] = mine;
         }
     }
 }
 
 template <typename T>
-__device__ __forceinline__ void dispatch(const T* values, const unsigned char* validity,
-                                         u32 nullable, u32 order, T low, T high, u32 negated,
-                                         u64 n, u32* mask) {
-    const u32* words = reinterpret_cast<const u32*>(validity);
+__device__ __forceinline__ void dispatch(const T* values, const unsigned char* validity_bytes,
+                                         const unsigned char* before_bytes, u32 flags, u32 order,
+                                         T low, T high, bool negated, u64 n, u32* mask) {
+    const u32* validity = reinterpret_cast<const u32*>(validity_bytes);
+    const u32* before = reinterpret_cast<const u32*>(before_bytes);
     const T span = high - low;
     switch (order) {
         case kUnsigned:
-            test<T, kUnsigned>(values, words, nullable != 0, low, span, negated != 0, n, mask);
+            test<T, kUnsigned>(values, validity, before, flags, low, span, negated, n, mask);
             break;
         case kSigned:
-            test<T, kSigned>(values, words, nullable != 0, low, span, negated != 0, n, mask);
+            test<T, kSigned>(values, validity, before, flags, low, span, negated, n, mask);
             break;
         default:
-            test<T, kFloat>(values, words, nullable != 0, low, span, negated != 0, n, mask);
+            test<T, kFloat>(values, validity, before, flags, low, span, negated, n, mask);
             break;
     }
 }
@@ -107,15 +114,15 @@ __device__ __forceinline__ void dispatch(const T* values, const unsigned char* v
 }  // namespace
 
 // Bit i % 32 of word i / 32 of `mask`: whether values[i] is there and low <= key <= high, or not so
-// if `negated` is not 0. Bits past row n are 0.
+// if `negated` is not 0; and whether the bit is set in `before`. Bits past row n are 0.
 extern "C" __global__ void xlog_range_words(const u32* values, const unsigned char* validity,
-                                            u32 nullable, u32 order, u32 low, u32 high,
-                                            u32 negated, u64 n, u32* mask) {
-    dispatch<u32>(values, validity, nullable, order, low, high, negated, n, mask);
+                                            const unsigned char* before, u32 flags, u32 order,
+                                            u32 low, u32 high, u32 negated, u64 n, u32* mask) {
+    dispatch<u32>(values, validity, before, flags, order, low, high, negated != 0, n, mask);
 }
 
 extern "C" __global__ void xlog_range_longs(const u64* values, const unsigned char* validity,
-                                            u32 nullable, u32 order, u64 low, u64 high,
-                                            u32 negated, u64 n, u32* mask) {
-    dispatch<u64>(values, validity, nullable, order, low, high, negated, n, mask);
+                                            const unsigned char* before, u32 flags, u32 order,
+                                            u64 low, u64 high, u32 negated, u64 n, u32* mask) {
+    dispatch<u64>(values, validity, before, flags, order, low, high, negated != 0, n, mask);
 }

@@ -79,7 +79,7 @@ impl Compiler<'_> {
             (_, DataType::Utf8) => Some(Arc::new(DictionaryBuilder::new().finish())),
             _ => None,
         };
-        let range = RangeTest::of(checked, &self.columns);
+        let ranges = RangeTest::all_of(checked, &self.columns).unwrap_or_default();
         self.node(checked)?;
         let refuse = |reason: String| Err(Refusal::Reason(reason));
         if self.slots.len() > MOST_SLOTS {
@@ -102,7 +102,7 @@ impl Compiler<'_> {
             nullable: checked.nullable,
             dictionary,
             can_overflow: self.can_overflow,
-            range,
+            ranges,
         })
     }
 

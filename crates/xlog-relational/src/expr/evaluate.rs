@@ -24,6 +24,9 @@ use crate::{
 /// Rows that one thread of the device works on at a time, as in `kernels/expression.cu`.
 const ROWS_PER_THREAD: usize = 4;
 
+/// What the memory of masks is called.
+const MASK: &str = "predicate mask";
+
 /// A column that an expression was evaluated to.
 #[derive(Debug)]
 pub struct Evaluated {
@@ -132,14 +135,12 @@ impl Program {
             return Err(RelationalError::type_mismatch("a predicate", "bool", self.data_type));
         }
         let (engine, rows) = (table.engine(), table.rows() as usize);
-        let words = engine.alloc(validity_words(rows), stream, "predicate mask")?;
+        if rows > 0 && !self.ranges.is_empty() {
+            return self.mask_of_ranges(table, stream);
+        }
+        let words = engine.alloc(validity_words(rows), stream, MASK)?;
         if rows == 0 {
             words.as_view().fill_bytes(0, stream)?;
-            return Ok(Mask { words, overflow: None });
-        }
-        if let (Some(range), [slot]) = (&self.range, &self.slots[..]) {
-            let column = slot.column_of(table)?;
-            range.launch(engine, column, &words, stream)?;
             return Ok(Mask { words, overflow: None });
         }
         let launch = engine.launch(&kernel::PREDICATE, stream)?;
@@ -147,6 +148,32 @@ impl Program {
             launch.output(&words);
         })?;
         Ok(Mask { words, overflow })
+    }
+
+    /// The mask of a predicate that is no more than ranges: one launch for each.
+    fn mask_of_ranges(&self, table: &Table, stream: StreamId) -> RelationalResult<Mask> {
+        let words = validity_words(table.rows() as usize);
+        let mut mask = table.engine().alloc(words, stream, MASK)?;
+        for (position, range) in self.ranges.iter().enumerate() {
+            let column = self.slot_of(range.index)?.column_of(table)?;
+            if position == 0 {
+                range.launch(table.engine(), column, None, &mask, stream)?;
+            } else {
+                let next = table.engine().alloc(words, stream, MASK)?;
+                range.launch(table.engine(), column, Some(&mask), &next, stream)?;
+                mask = next;
+            }
+        }
+        Ok(Mask { words: mask, overflow: None })
+    }
+
+    /// The slot of the column at a place.
+    fn slot_of(&self, wanted: usize) -> RelationalResult<&Slot> {
+        let is_it = |slot: &&Slot| matches!(slot, Slot::Column { index, .. } if *index == wanted);
+        self.slots.iter().find(is_it).ok_or_else(|| RelationalError::UnsupportedExpression {
+            expression: format!("column {wanted}"),
+            reason: "the program has no slot for it; compile it again".to_owned(),
+        })
     }
 
     /// The column that the program does nothing but load.

@@ -18,6 +18,7 @@ mod kernel;
 mod machine;
 mod program;
 mod range;
+mod range_kernel;
 
 pub use check::Checked;
 pub(crate) use check::{Node, whole_number};

@@ -183,8 +183,8 @@ pub struct Program {
     /// What the codes of a result of text stand for.
     pub(crate) dictionary: Option<Arc<Dictionary>>,
     pub(crate) can_overflow: bool,
-    /// What the program asks, if it is no more than a range of one column.
-    pub(crate) range: Option<RangeTest>,
+    /// What the program asks, if it is no more than ranges of columns; else empty.
+    pub(crate) ranges: Vec<RangeTest>,
 }
 
 impl Program {

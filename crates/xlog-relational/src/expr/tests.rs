@@ -86,6 +86,14 @@ fn integers_of_all_types_are_compared_by_what_they_stand_for() {
                 let expected = pairs().map(|(a, b)| comparison.holds(whole(a).cmp(&whole(b))));
                 let expected = expected.enumerate().filter(|(_, holds)| *holds);
                 assert_eq!(kept, expected.map(|(row, _)| row).collect::<Vec<_>>(), "{expr}");
+                // The same with a literal on the right, in whatever way that is worked out.
+                for literal in right {
+                    let literal = Box::new(Expr::Literal(literal.clone()));
+                    let expr = Expr::Compare(comparison, Box::new(col("a")), literal);
+                    let kept = kept_on_device(&host(), &input, &expr).unwrap().unwrap();
+                    let expected = crate::reference::filter(&input, &expr).unwrap();
+                    assert!(input.take(&kept).same_in_order(&expected), "{expr}: {kept:?}");
+                }
             }
         }
     }

@@ -105,8 +105,15 @@ pub fn predicate() -> impl Strategy<Value = Expr> {
     })
 }
 
-/// One column compared with a literal of its type, or two such comparisons of one column.
+/// Columns compared with literals of their types: one comparison, or several joined by `and`.
 pub fn range() -> impl Strategy<Value = Expr> {
+    let one = one_column_in_range();
+    let more = prop::collection::vec(one_column_in_range(), 2..4)
+        .prop_map(|ranges| ranges.into_iter().reduce(Expr::and).unwrap_or(Expr::from(true)));
+    prop_oneof![2 => one, 1 => more]
+}
+
+fn one_column_in_range() -> impl Strategy<Value = Expr> {
     let fields = fields_of_all_types();
     prop::sample::select(fields).prop_flat_map(|field| {
         let one = || {
