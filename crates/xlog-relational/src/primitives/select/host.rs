@@ -23,15 +23,14 @@ const UNKNOWN: u64 = u64::MAX;
 
 /// Writes the values of the rows whose flag is 1, in their order, and how many there are.
 ///
-/// `flags` and `values` fill in those of a range of rows. Threads take one chunk after the other
-/// and hand on where its values end, so that each row is read once.
+/// `load` fills in the flags and the values of a range of rows. Threads take one chunk after the
+/// other and hand on where its values end, so that each row is read once.
 pub(in crate::primitives) fn compact<M: MemoryPolicy, V: Pod + Send + Sync>(
     call: &KernelCall<'_, M>,
     rows: usize,
     selected: &Output<'_, V, M>,
     count: &Output<'_, u64, M>,
-    flags: impl Fn(Range<usize>, &mut [u8]) + Sync,
-    values: impl Fn(Range<usize>, &mut [V]) + Sync,
+    load: impl Fn(Range<usize>, &mut [u8], &mut [V]) + Sync,
 ) {
     let ends: Vec<_> = (0..rows.div_ceil(CHUNK)).map(|_| AtomicU64::new(UNKNOWN)).collect();
     let (next, broken) = (AtomicUsize::new(0), AtomicBool::new(false));
@@ -51,8 +50,7 @@ pub(in crate::primitives) fn compact<M: MemoryPolicy, V: Pod + Send + Sync>(
             chunk_kept.clear();
             for piece in pieces(chunk * CHUNK..rows.min((chunk + 1) * CHUNK)) {
                 let len = piece.len();
-                flags(piece.clone(), &mut piece_flags[..len]);
-                values(piece, &mut piece_values[..len]);
+                load(piece, &mut piece_flags[..len], &mut piece_values[..len]);
                 // Written every time and kept now and then: a branch would be guessed wrong.
                 let mut held = 0;
                 for (value, flag) in piece_values[..len].iter().zip(&piece_flags[..len]) {
@@ -120,20 +118,25 @@ impl<B: Bits + Ordered<Bits = B>, const ROWS: bool> KernelBody for InRange<B, RO
         };
         let input = call.input::<B>(0, rows)?;
         let count = call.output::<u64>(2, 1)?;
-        let flags = |range: Range<usize>, flags: &mut [u8]| {
-            let mut values = [B::default(); PIECE];
-            let values = &mut values[..flags.len()];
-            input.read_into(range.start, values);
+        let flag = |flags: &mut [u8], values: &[B]| {
             for (flag, value) in flags.iter_mut().zip(values) {
                 *flag = u8::from(condition.holds_ordered(order.apply(*value)));
             }
         };
         if ROWS {
-            compact(call, rows, &call.output::<u32>(1, rows)?, &count, flags, row_numbers);
+            let selected = call.output::<u32>(1, rows)?;
+            compact(call, rows, &selected, &count, |range, flags, numbers| {
+                let mut values = [B::default(); PIECE];
+                let values = &mut values[..flags.len()];
+                input.read_into(range.start, values);
+                flag(flags, values);
+                row_numbers(range, numbers);
+            });
         } else {
             let selected = call.output::<B>(1, rows)?;
-            compact(call, rows, &selected, &count, flags, |range, values| {
+            compact(call, rows, &selected, &count, |range, flags, values| {
                 input.read_into(range.start, values);
+                flag(flags, values);
             });
         }
         Ok(())
@@ -148,9 +151,9 @@ impl<B: Bits> KernelBody for Masked<B> {
         let (rows, words) = (length(call.value(5)?)?, length(call.value(6)?)?);
         let (input, mask) = (call.input::<B>(0, rows)?, call.input::<u32>(1, words)?);
         let (selected, count) = (call.output::<B>(2, rows)?, call.output::<u64>(3, 1)?);
-        let flags = |range, flags: &mut [u8]| unpack(range, flags, |at, w| mask.read_into(at, w));
-        compact(call, rows, &selected, &count, flags, |range, values| {
+        compact(call, rows, &selected, &count, |range, flags, values| {
             input.read_into(range.start, values);
+            unpack(range, flags, |at, words| mask.read_into(at, words));
         });
         Ok(())
     }
@@ -164,8 +167,10 @@ impl KernelBody for MaskedRows {
         let (rows, words) = (length(call.value(4)?)?, length(call.value(5)?)?);
         let mask = call.input::<u32>(0, words)?;
         let (selected, count) = (call.output::<u32>(1, rows)?, call.output::<u64>(2, 1)?);
-        let flags = |range, flags: &mut [u8]| unpack(range, flags, |at, w| mask.read_into(at, w));
-        compact(call, rows, &selected, &count, flags, row_numbers);
+        compact(call, rows, &selected, &count, |range, flags, numbers| {
+            row_numbers(range.clone(), numbers);
+            unpack(range, flags, |at, words| mask.read_into(at, words));
+        });
         Ok(())
     }
 }
