@@ -5,7 +5,7 @@
 //! and over [`Observed`], where every access is first shown to a
 //! [`DeviceWatcher`](crate::DeviceWatcher). A kernel cannot tell which of the two it runs under.
 
-use std::{fmt, marker::PhantomData};
+use std::{fmt, marker::PhantomData, num::NonZero, sync::OnceLock};
 
 use bytemuck::Pod;
 
@@ -81,7 +81,9 @@ impl fmt::Debug for HostKernel {
 }
 
 /// How a kernel reaches memory: [`Direct`] or [`Observed`].
-pub trait MemoryPolicy: sealed::Sealed {
+pub trait MemoryPolicy: Sync + sealed::Sealed {
+    /// How many threads a kernel may split its work over.
+    fn threads(&self) -> usize;
     /// Whether `bytes` bytes at `address` may be read.
     fn may_read(&self, address: u64, bytes: usize) -> bool;
     /// Whether `bytes` bytes at `address` may be written.
@@ -108,6 +110,11 @@ impl fmt::Debug for Observed<'_> {
 }
 
 impl MemoryPolicy for Direct {
+    fn threads(&self) -> usize {
+        // Asked once: the answer takes system calls.
+        static THREADS: OnceLock<usize> = OnceLock::new();
+        *THREADS.get_or_init(|| std::thread::available_parallelism().map_or(1, NonZero::get))
+    }
     #[inline(always)]
     fn may_read(&self, _: u64, _: usize) -> bool {
         true
@@ -119,6 +126,10 @@ impl MemoryPolicy for Direct {
 }
 
 impl MemoryPolicy for Observed<'_> {
+    // One: what a watcher sees must come in the same order each time.
+    fn threads(&self) -> usize {
+        1
+    }
     fn may_read(&self, address: u64, bytes: usize) -> bool {
         self.0.may_read(address, bytes)
     }
@@ -141,6 +152,13 @@ impl<M: MemoryPolicy> KernelCall<'_, M> {
     #[must_use]
     pub fn dims(&self) -> LaunchDims {
         self.dims
+    }
+
+    /// How many threads the kernel may split its work over; 1 where it is watched. Its accessors
+    /// can be shared with them: threads that write keep to places of their own.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        self.policy.threads()
     }
 
     /// The plain value of parameter `index`.
@@ -203,6 +221,11 @@ struct Cells<'c, T, M> {
     policy: &'c M,
     values: PhantomData<*mut T>,
 }
+
+// SAFETY: an address, a length and a policy that threads may share. What is behind the address is
+// reached without forming references, and threads of one kernel write to disjoint places, as its
+// body promises; see `KernelCall::threads`.
+unsafe impl<T: Pod + Sync, M: Sync> Sync for Cells<'_, T, M> {}
 
 impl<T: Pod, M: MemoryPolicy> Cells<'_, T, M> {
     #[inline(always)]

@@ -20,6 +20,9 @@ use xlog_relational::{
     primitives::{KeyColumn, KeyWords},
 };
 
+/// A test: what it shows, and how.
+pub type Case = (&'static str, fn(&Engine));
+
 /// Every test on the device that `device` makes, and those of `own` that bring their own.
 pub fn run(device: fn() -> Arc<CudaDevice>, own: &[(&'static str, fn())]) -> ! {
     let suites = join::CASES.iter().chain(group::CASES);

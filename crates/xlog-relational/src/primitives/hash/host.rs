@@ -1,4 +1,5 @@
-//! What the host bodies of the hashed kernels share: hashes, keys and slots, as in the CUDA sources.
+//! What the host bodies of the hashed kernels share: hashes, keys and slots, as in the CUDA
+//! sources.
 
 use xlog_driver::host::{Input, KernelCall, KernelFault, MemoryPolicy};
 
