@@ -223,8 +223,9 @@ impl<Word: Pod + Into<u64> + Sync> KernelBody for Add<Word> {
         // A loop for each kind: the choice is made once and not for each row.
         match operation {
             Count => add::<Word, M, false>(call, operation, |low, _, _| low + 1),
-            SumU32 | SumI32 => add::<Word, M, false>(call, operation, |low, _, word| {
-                low.wrapping_add(operation.word(word))
+            SumU32 => add::<Word, M, false>(call, operation, |low, _, word| low.wrapping_add(word)),
+            SumI32 => add::<Word, M, false>(call, operation, |low, _, word| {
+                low.wrapping_add(SumI32.word(word))
             }),
             SumF32 | SumF64 => add::<Word, M, false>(call, operation, |low, _, word| {
                 let word = f64::from_bits(operation.word(word));
@@ -251,8 +252,8 @@ impl<Word: Pod + Into<u64> + Sync> KernelBody for Add<Word> {
     }
 }
 
-/// The most groups each thread adds up for itself.
-const OWN_GROUPS: usize = 1 << 14;
+/// Threads add up for themselves if there are as many rows to a group at least.
+const ROWS_TO_A_GROUP: usize = 4;
 /// Rows below which one thread is enough.
 const FEW_ROWS: usize = 1 << 16;
 
@@ -272,7 +273,7 @@ fn add<Word: Pod + Into<u64> + Sync, M: MemoryPolicy, const WIDE: bool>(
     let (low, low_out) = (call.input::<u64>(6, groups)?, call.output::<u64>(6, groups)?);
     let (high, high_out) = (call.input::<u64>(7, groups)?, call.output::<u64>(7, groups)?);
     let threads = call.threads();
-    if threads == 1 || groups > OWN_GROUPS || n < FEW_ROWS {
+    if threads == 1 || groups > n / ROWS_TO_A_GROUP || n < FEW_ROWS {
         rows.each(0..n, |group, value| {
             let mut more = if WIDE { high.get(group) } else { 0 };
             low_out.set(group, combine(low.get(group), &mut more, value));
@@ -290,12 +291,14 @@ fn add<Word: Pod + Into<u64> + Sync, M: MemoryPolicy, const WIDE: bool>(
             .step_by(part)
             .map(|from| {
                 scope.spawn(move || {
-                    let mut own = vec![(first, 0u64); groups];
+                    let mut low = vec![first; groups];
+                    let mut high = vec![0u64; if WIDE { groups } else { 0 }];
                     rows.each(from..n.min(from + part), |group, value| {
-                        let (low, high) = &mut own[group];
-                        *low = combine(*low, high, value);
+                        let mut nothing = 0;
+                        let more = if WIDE { &mut high[group] } else { &mut nothing };
+                        low[group] = combine(low[group], more, value);
                     });
-                    own
+                    (low, high)
                 })
             })
             .collect();
@@ -303,11 +306,11 @@ fn add<Word: Pod + Into<u64> + Sync, M: MemoryPolicy, const WIDE: bool>(
     });
     for own in sums {
         let own = own.map_err(|_| KernelFault("a thread of an aggregate ended early".into()))?;
-        for (group, (more_low, more_high)) in own.into_iter().enumerate() {
-            let (sum, carry) = operation.merge(low.get(group), more_low);
+        for group in 0..groups {
+            let (sum, carry) = operation.merge(low.get(group), own.0[group]);
             low_out.set(group, sum);
             if WIDE {
-                let sum = high.get(group).wrapping_add(more_high).wrapping_add(u64::from(carry));
+                let sum = high.get(group).wrapping_add(own.1[group]).wrapping_add(u64::from(carry));
                 high_out.set(group, sum);
             }
         }

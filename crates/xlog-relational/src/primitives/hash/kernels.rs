@@ -237,31 +237,33 @@ struct Insertion<'c, K, M> {
 }
 
 impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
-    /// Calls `row` for the rows of a range, span by span, with the first slot of each.
+    /// Calls `row` for the rows of a range, span by span, with the first slot of each and what it
+    /// held when the span began.
     #[inline(always)]
     fn each(
         &self,
         rows: Range<usize>,
-        mut row: impl FnMut(usize, K::Key, usize) -> Option<u32>,
+        mut row: impl FnMut(usize, K::Key, usize, u64) -> Option<u32>,
     ) -> bool {
         let capacity = self.entries.len();
         let mut key = [K::Key::default(); SPAN];
         let mut first = [0usize; SPAN];
+        let mut entry = [EMPTY; SPAN];
         let mut found = [NO_SLOT; SPAN];
         for start in rows.clone().step_by(SPAN) {
             let span = SPAN.min(rows.end - start);
-            let mut near = 0;
+            self.keys.read(start, &mut key[..span]);
             for k in 0..span {
-                key[k] = self.keys.key(start + k);
                 first[k] = slot_of(self.keys.hash(key[k]), capacity);
-                near |= self.entries.get(first[k]);
             }
-            // What was read warms the cache; the compiler must not find that nobody uses it.
-            std::hint::black_box(near);
+            for k in 0..span {
+                entry[k] = self.entries.get(first[k]);
+            }
             for k in 0..span {
                 found[k] = NO_SLOT;
                 if self.valid.get(start + k) {
-                    let Some(slot) = row(start + k, key[k], first[k]) else { return true };
+                    let slot = row(start + k, key[k], first[k], entry[k]);
+                    let Some(slot) = slot else { return true };
                     found[k] = slot;
                 }
             }
@@ -273,7 +275,7 @@ impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
     /// Inserts a range of rows; whether one found no place.
     fn rows(&self, rows: Range<usize>) -> bool {
         let capacity = self.entries.len();
-        self.each(rows, |at, key, mut slot| {
+        self.each(rows, |at, key, mut slot, _| {
             let tag = self.keys.tag(key);
             for _ in 0..self.farthest {
                 let entry = self.entries.get(slot);
@@ -294,10 +296,9 @@ impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
     fn look_up(&self, rows: Range<usize>) -> Vec<u32> {
         let capacity = self.entries.len();
         let mut missing = Vec::new();
-        self.each(rows, |at, key, mut slot| {
+        self.each(rows, |at, key, mut slot, mut entry| {
             let tag = self.keys.tag(key);
             for _ in 0..self.farthest {
-                let entry = self.entries.get(slot);
                 if entry == EMPTY {
                     break;
                 }
@@ -305,6 +306,7 @@ impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
                     return Some(slot as u32);
                 }
                 slot = slot_after(slot, capacity);
+                entry = self.entries.get(slot);
             }
             missing.push(at as u32);
             Some(NO_SLOT)
