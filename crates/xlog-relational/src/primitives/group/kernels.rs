@@ -216,7 +216,7 @@ struct Add<Word>(PhantomData<Word>);
 /// Rows whose numbers and words are read together.
 const SPAN: usize = 256;
 
-impl<Word: Pod + Into<u64> + Sync> KernelBody for Add<Word> {
+impl<Word: Pod + Into<u64> + Send> KernelBody for Add<Word> {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         use Operation::{Count, SumF32, SumF64, SumI32, SumI64, SumU32, SumU64};
         let operation = Operation::of(call.value(5)?)?;
@@ -257,7 +257,7 @@ const ROWS_TO_A_GROUP: usize = 4;
 /// Rows below which one thread is enough.
 const FEW_ROWS: usize = 1 << 16;
 
-fn add<Word: Pod + Into<u64> + Sync, M: MemoryPolicy, const WIDE: bool>(
+fn add<Word: Pod + Into<u64> + Send, M: MemoryPolicy, const WIDE: bool>(
     call: &KernelCall<'_, M>,
     operation: Operation,
     combine: impl Fn(u64, &mut u64, u64) -> u64 + Sync,
