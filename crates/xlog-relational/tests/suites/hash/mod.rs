@@ -1,7 +1,7 @@
 //! Joins and group-bys by hash, against maps on the host.
 
 // Each test program uses its part of these.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(dead_code, clippy::unwrap_used, clippy::panic, missing_docs)]
 
 mod checked;
 mod group;
@@ -16,6 +16,9 @@ use xlog_relational::{
     Engine,
     primitives::{KeyColumn, KeyWords},
 };
+
+/// A test: what it shows, and how.
+pub type Case = (&'static str, fn(&Engine));
 
 /// Every test of joins and group-bys; those on the checked device too where that is the host.
 pub fn tests(engine: &Engine, on_host: bool) -> Vec<Trial> {
