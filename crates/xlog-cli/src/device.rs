@@ -25,6 +25,18 @@ impl DeviceChoice {
             Self::Cuda(ordinal) => CudaDevice::new(ordinal),
         }
     }
+
+    /// Opens the device's driver alone.
+    pub(crate) fn open_driver(self) -> DriverResult<Arc<dyn Driver>> {
+        Ok(match self {
+            Self::Host => Arc::new(HostDriver::new(0)),
+            Self::Cuda(ordinal) => Arc::new(CudaDriver::open(ordinal)?),
+            Self::Auto => match CudaDriver::open(0) {
+                Ok(driver) => Arc::new(driver),
+                Err(_) => Arc::new(HostDriver::new(0)),
+            },
+        })
+    }
 }
 
 impl FromStr for DeviceChoice {
