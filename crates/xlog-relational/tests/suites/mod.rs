@@ -1,6 +1,7 @@
 //! Suites that are one source for both devices.
 
 mod expressions;
+mod memory;
 mod tables;
 
 use std::sync::Arc;
@@ -16,8 +17,8 @@ use xlog_testkit::{TestCase, TestDevice};
 
 /// The `main` of a test program: every suite, on `device`, with the usual test arguments.
 pub(crate) fn run(device: TestDevice) -> ! {
-    let suites: [(&str, &[TestCase]); 2] =
-        [("expressions", expressions::CASES), ("tables", tables::CASES)];
+    let suites: [(&str, &[TestCase]); 3] =
+        [("expressions", expressions::CASES), ("memory", memory::CASES), ("tables", tables::CASES)];
     let trials = suites.into_iter().flat_map(|(suite, cases)| {
         cases.iter().map(move |case| {
             let run = case.run;
