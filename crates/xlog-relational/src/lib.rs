@@ -8,6 +8,7 @@
 
 pub mod arrow;
 pub mod exec;
+pub mod ops;
 pub mod primitives;
 pub mod reference;
 #[cfg(any(test, feature = "strategies"))]

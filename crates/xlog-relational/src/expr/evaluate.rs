@@ -24,6 +24,9 @@ use crate::{
 /// Rows that one thread of the device works on at a time, as in `kernels/expression.cu`.
 const ROWS_PER_THREAD: usize = 4;
 
+/// What an evaluation is called where it fails.
+const STEP: &str = "an expression";
+
 /// What the memory of masks is called.
 const MASK: &str = "predicate mask";
 
@@ -40,6 +43,12 @@ impl Evaluated {
     pub fn finish(self) -> RelationalResult<Column> {
         refuse_overflow(self.overflow.as_ref())?;
         Ok(self.column)
+    }
+
+    /// The column, and a word that is not 0 if the program overflowed in some row, if it can: for
+    /// whoever waits for several at once.
+    pub(crate) fn into_parts(self) -> (Column, Option<TrackedCudaSlice<u32>>) {
+        (self.column, self.overflow)
     }
 }
 
@@ -90,6 +99,24 @@ impl Program {
     /// Evaluates the program for every row of `table` on `stream`. An expression that is a column
     /// is that column, without a copy.
     pub fn evaluate(&self, table: &Table, stream: StreamId) -> RelationalResult<Evaluated> {
+        let result = table.rows().saturating_mul(self.data_type.size() as u64);
+        let evaluated = self.evaluate_rows(table, stream);
+        evaluated.map_err(|error| error.needing(STEP, Some(self.needed(table, result, 1))))
+    }
+
+    /// Bytes that a launch takes: the result, so many masks, and what the program itself uses.
+    fn needed(&self, table: &Table, result: u64, masks: usize) -> u64 {
+        let words = validity_words(table.rows() as usize).saturating_mul(masks);
+        let tables = self.slots.iter().map(|slot| match slot {
+            Slot::Table(ranks) => ranks.len(),
+            Slot::Column { .. } => 0,
+        });
+        let words = words.saturating_add(tables.sum()).saturating_add(1);
+        let program = self.words.len().saturating_mul(8);
+        result.saturating_add(words.saturating_mul(4).saturating_add(program) as u64)
+    }
+
+    fn evaluate_rows(&self, table: &Table, stream: StreamId) -> RelationalResult<Evaluated> {
         if let Some(column) = self.bare_column(table)? {
             return Ok(Evaluated { column, overflow: None });
         }
@@ -131,6 +158,13 @@ impl Program {
 
     /// Evaluates a predicate for every row of `table` on `stream`.
     pub fn mask(&self, table: &Table, stream: StreamId) -> RelationalResult<Mask> {
+        // Of several ranges, two masks are there at a time.
+        let masks = self.ranges.len().clamp(1, 2);
+        let mask = self.mask_rows(table, stream);
+        mask.map_err(|error| error.needing(STEP, Some(self.needed(table, 0, masks))))
+    }
+
+    fn mask_rows(&self, table: &Table, stream: StreamId) -> RelationalResult<Mask> {
         if self.data_type != DataType::Bool {
             return Err(RelationalError::type_mismatch("a predicate", "bool", self.data_type));
         }

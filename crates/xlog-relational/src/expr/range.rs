@@ -1,5 +1,6 @@
-//! Predicates that ask whether columns lie in ranges: comparisons with a literal, and several of them
-//! joined by `and`. They have a kernel of their own, which does little more than read its column.
+//! Predicates that ask whether columns lie in ranges: comparisons with a literal, and several of
+//! them joined by `and`. They have a kernel of their own, which does little more than read its
+//! column.
 
 use xlog_cuda::{LaunchDims, device_runtime::StreamId, memory::TrackedCudaSlice};
 
@@ -121,8 +122,8 @@ impl RangeTest {
         Self { low: 0, high: most_of(self.data_type), negated: true, ..self }
     }
 
-    /// Writes the mask of `column`, which has rows, on `stream`: of those rows alone that are in the
-    /// mask `before`, if there is one.
+    /// Writes the mask of `column`, which has rows, on `stream`: of those rows alone that are in
+    /// the mask `before`, if there is one.
     pub(crate) fn launch(
         &self,
         engine: &Engine,

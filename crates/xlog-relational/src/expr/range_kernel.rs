@@ -1,5 +1,5 @@
-//! The kernel that tests a range: a value becomes a key, an unsigned number of its width that orders
-//! as the values compare, and a range of values is a range of keys.
+//! The kernel that tests a range: a value becomes a key, an unsigned number of its width that
+//! orders as the values compare, and a range of values is a range of keys.
 
 use xlog_core::ScalarType::{U8, U32, U64};
 use xlog_driver::{
@@ -167,8 +167,28 @@ struct Test<T> {
 }
 
 impl<T: Keyed> Test<T> {
-    /// Sets the flags of a piece; compiled for each way to a key, so that none is chosen in a loop.
+    /// Sets the flags of a piece; compiled for each way to a key, so that none is chosen in a loop,
+    /// and for processors that work on 32 bytes at once.
     fn run(&self, values: &[T], flags: &mut [u8], key: impl Fn(T) -> T) {
+        #[cfg(target_arch = "x86_64")]
+        if std::arch::is_x86_feature_detected!("avx2") {
+            #[target_feature(enable = "avx2")]
+            fn wide<T: Keyed>(
+                test: &Test<T>,
+                values: &[T],
+                flags: &mut [u8],
+                key: impl Fn(T) -> T,
+            ) {
+                test.set_flags(values, flags, key);
+            }
+            // SAFETY: the processor has the instructions, as it was just asked.
+            return unsafe { wide(self, values, flags, key) };
+        }
+        self.set_flags(values, flags, key);
+    }
+
+    #[inline(always)]
+    fn set_flags(&self, values: &[T], flags: &mut [u8], key: impl Fn(T) -> T) {
         for (flag, value) in flags.iter_mut().zip(values) {
             *flag = u8::from((key(*value).distance(self.low) <= self.span) == self.wanted);
         }
