@@ -1,9 +1,9 @@
 //! Which device a command runs on.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use xlog_cuda::{CudaDevice, device_runtime::ResourceError};
-use xlog_driver::DeviceKind;
+use xlog_driver::{DeviceKind, Driver, DriverResult, cuda::CudaDriver, host::HostDriver};
 
 /// A device as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

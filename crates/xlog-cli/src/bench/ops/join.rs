@@ -54,10 +54,10 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         ("i32 zipf", &zipfian, &skewed),
         ("i32 one key often", &one_key, &heavy),
     ] {
-        let [(plain_ms, _), (ms, joined)] = lab.time_in_turn([
-            &mut |stream| join(&plain, stream),
-            &mut |stream| join(right, stream),
-        ])?;
+        let [(plain_ms, _), (ms, joined)] = lab
+            .time_in_turn([&mut |stream| join(&plain, stream), &mut |stream| {
+                join(right, stream)
+            }])?;
         let peer = uniform.map(|()| ("unique", plain_ms));
         report.add(&Row { peer, ..row("join", kind, rows, ms, &joined) });
         uniform = Some(());
@@ -87,9 +87,8 @@ pub(super) fn nullable(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
             (0..rows).map(|row| (!missing(column, row)).then(|| part(row))).collect()
         };
         let (high, low) = (half(1, 16), half(2, 0));
-        let on_device = |column: &[Option<i32>]| {
-            Column::from_options(&lab.engine, column, StreamId::DEFAULT)
-        };
+        let on_device =
+            |column: &[Option<i32>]| Column::from_options(&lab.engine, column, StreamId::DEFAULT);
         let numbers = make(rows as usize, |row| row as u32);
         let numbers = Column::from_slice(&lab.engine, &numbers, StreamId::DEFAULT)?;
         let single: Vec<i32> = keys.iter().map(|key| *key as i32).collect();

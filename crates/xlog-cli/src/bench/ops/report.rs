@@ -71,7 +71,9 @@ impl Report {
             None => ("–", "–".to_owned()),
         };
         let (op, kind, rows, ms) = (row.op, &row.kind, row.rows, row.ms);
-        crate::say!("{op:<12} {kind:<24} {rows:>11} {ms:>11.4} {rate:>9.2} {peer:<10} {peer_ms:>11}");
+        crate::say!(
+            "{op:<12} {kind:<24} {rows:>11} {ms:>11.4} {rate:>9.2} {peer:<10} {peer_ms:>11}"
+        );
     }
 
     pub(super) fn close(&self) {

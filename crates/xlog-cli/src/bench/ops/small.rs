@@ -1,7 +1,9 @@
 //! Every operator on a thousand rows, beside the bare replay of its launches.
 
 use xlog_cuda::device_runtime::StreamId;
-use xlog_relational::{Aggregate, Column, JoinKind, RelationalResult, SortKey, Table, col, lit, ops};
+use xlog_relational::{
+    Aggregate, Column, JoinKind, RelationalResult, SortKey, Table, col, lit, ops,
+};
 
 use super::{
     Lab,
@@ -48,8 +50,8 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         ("group_by", "1000 rows", Box::new(|s| ops::group_by(&left, &["key"], &total, s))),
         ("distinct", "1000 rows", Box::new(|stream| ops::distinct(&one, None, stream))),
         ("union", "1000 rows", Box::new(|stream| ops::union(&one, &other, stream))),
-        ("intersect", "1000 rows", Box::new(|stream| ops::intersect(&one, &other, stream))),
-        ("except", "1000 rows", Box::new(|stream| ops::except(&one, &other, stream))),
+        ("intersect", "1000 rows", Box::new(|stream| ops::intersect(&one, &other, false, stream))),
+        ("except", "1000 rows", Box::new(|stream| ops::except(&one, &other, false, stream))),
         ("concat", "1000 rows", Box::new(|stream| ops::concat(&[&left, &right], stream))),
         ("limit", "1000 rows", Box::new(|stream| ops::limit(&left, 10, 500, stream))),
     ];

@@ -22,7 +22,7 @@ const JOINS: usize = 10;
 
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let side = |number: usize, step: u64| -> Result<Table, Failure> {
-        let key = |row: u64| unique_key(((row * step) % ROWS) as u32 + (number as u32) << 20);
+        let key = |row: u64| unique_key(((row * step) % ROWS) as u32 + ((number as u32) << 20));
         let keys = make(ROWS as usize, |row| key(row) as i32);
         let values = make(ROWS as usize, |row| row as u32);
         let keys = Column::from_slice(&lab.engine, &keys, StreamId::DEFAULT)?;
