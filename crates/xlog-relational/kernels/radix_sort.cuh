@@ -123,16 +123,18 @@ __device__ __forceinline__ void histogram(const Bits* keys, u32* bins, u64 count
     agent.Process();
 }
 
-// The tunings that CUB has for compute capability 9.0. Items are per four bytes of the wider of key
-// and value; the policy halves them where that has eight.
+// The tunings that CUB has for compute capability 9.0, but for keys of four bytes alone: there 512
+// threads with 19 keys each move 48 keys a nanosecond on an H200, and CUB's 384 with 20 move 43.
+// Items are per four bytes of the wider of key and value; the policy halves them where that has
+// eight.
 template <typename Bits, typename Value>
 struct Sweep {
     static constexpr bool keys_only = sizeof(Value) == 1;
     using Wider = cuda::std::conditional_t<(sizeof(Value) > sizeof(Bits)), Value, Bits>;
-    static constexpr int items = sizeof(Bits) == 4 ? (keys_only ? 20 : sizeof(Value) == 4 ? 23 : 30)
+    static constexpr int items = sizeof(Bits) == 4 ? (keys_only ? 19 : sizeof(Value) == 4 ? 23 : 30)
                                                    : (sizeof(Value) < 8 ? 30 : 24);
     using Policy =
-        cub::AgentRadixSortOnesweepPolicy<384, items, Wider, 1,
+        cub::AgentRadixSortOnesweepPolicy<sizeof(Bits) == 4 && keys_only ? 512 : 384, items, Wider, 1,
                                           cub::RADIX_RANK_MATCH_EARLY_COUNTS_ANY,
                                           cub::BLOCK_SCAN_RAKING_MEMOIZE,
                                           cub::RADIX_SORT_STORE_DIRECT, kDigitBits>;
@@ -140,7 +142,7 @@ struct Sweep {
     static constexpr int tile = Policy::BLOCK_THREADS * Policy::ITEMS_PER_THREAD;
 };
 
-static_assert(Sweep<u32, cub::NullType>::tile == 7680, "the host side counts on it");
+static_assert(Sweep<u32, cub::NullType>::tile == 9728, "the host side counts on it");
 static_assert(Sweep<u32, u32>::tile == 8832, "the host side counts on it");
 static_assert(Sweep<u32, u64>::tile == 5760, "the host side counts on it");
 static_assert(Sweep<u64, cub::NullType>::tile == 5760, "the host side counts on it");

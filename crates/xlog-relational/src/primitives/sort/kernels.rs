@@ -53,8 +53,9 @@ pub struct SweepKernels {
     pub(super) sweep_ordered: KernelDefinition,
     /// Sorts what fits one block, by all digits.
     pub(super) tile: KernelDefinition,
-    /// Keys that a block of a sweep takes.
+    /// Keys that a block of a sweep takes, and its threads.
     pub(super) tile_rows: usize,
+    pub(super) threads: u32,
 }
 
 macro_rules! sweep_keys {
@@ -145,7 +146,8 @@ macro_rules! key_kernels {
                     ],
                     host: HostKernel::of::<host::Tile<$bits, ()>>(),
                 },
-                tile_rows: $tiles[0],
+                tile_rows: $tiles[0].0,
+                threads: $tiles[0].1,
             },
             pairs_32: key_kernels!(@pairs $pairs_32, $key, $bits, $width, U32, u32, "_32",
                 $tiles[1]),
@@ -179,7 +181,8 @@ macro_rules! key_kernels {
                 ],
                 host: HostKernel::of::<host::Tile<$bits, $type>>(),
             },
-            tile_rows: $rows,
+            tile_rows: $rows.0,
+            threads: $rows.1,
         }
     };
 }
@@ -189,10 +192,10 @@ const fn bits_of(key: ScalarType) -> ScalarType {
     if key.size() == 4 { U32 } else { U64 }
 }
 
-/// Keys a block takes: of the keys alone, with values of four bytes, with values of eight. The
-/// kernels assert the same numbers.
-const TILES_32: [usize; 3] = [7680, 8832, 5760];
-const TILES_64: [usize; 3] = [5760, 5760, 4608];
+/// Keys a block takes, and its threads: of the keys alone, with values of four bytes, with values of
+/// eight. The kernels assert the same numbers of keys.
+const TILES_32: [(usize, u32); 3] = [(9728, 512), (8832, 384), (5760, 384)];
+const TILES_64: [(usize, u32); 3] = [(5760, 384), (5760, 384), (4608, 384)];
 
 key_kernels!(KEYS_U32, U32, u32, "32", TILES_32, [SORT_32, SORT_32_32, SORT_32_64]);
 key_kernels!(KEYS_I32, ScalarType::I32, u32, "32", TILES_32, [SORT_32, SORT_32_32, SORT_32_64]);
