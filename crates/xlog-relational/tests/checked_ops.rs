@@ -5,17 +5,22 @@ use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{Engine, SortKey, Table, col, lit, ops, reference};
 use xlog_testkit::CheckedDevice;
 
-use self::{
-    ops_support::{download_table, large_relation, upload_table},
-    support::Random,
+use self::suites::{
+    one_table::support::{download_table, large_relation, upload_table},
+    primitives::support::Random,
 };
 
 #[allow(dead_code, unreachable_pub)] // shared with the suites, which use the rest
-#[path = "suites/ops_support.rs"]
-mod ops_support;
-#[allow(dead_code, unreachable_pub)] // the same
-#[path = "suites/support.rs"]
-mod support;
+mod suites {
+    pub mod one_table {
+        #[path = "../../suites/one_table/support.rs"]
+        pub mod support;
+    }
+    pub mod primitives {
+        #[path = "../../suites/primitives/support.rs"]
+        pub mod support;
+    }
+}
 
 /// Operators on several streams over what others made.
 fn operators(engine: &Engine, streams: &[StreamId; 3], rows: usize, random: &mut Random) {

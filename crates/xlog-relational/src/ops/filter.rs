@@ -10,13 +10,12 @@ use xlog_cuda::{
 use xlog_driver::DeviceKind;
 
 use super::{
-    bits::{mark_if, narrow_mask},
     limit::copy,
     take::{column_bytes, numbered_rows, take},
 };
 use crate::{
     Engine,
-    column::{Column, ColumnParts, Values, validity_words},
+    column::{Column, ColumnParts, Values},
     error::RelationalResult,
     expr::{Checked, Comparison, Expr, Mask, Node, Program},
     primitives::{
@@ -86,9 +85,7 @@ pub fn filter_tuned(
 enum Plan<'t> {
     /// By one comparison, in the kernel that selects.
     Fused(Fused<'t>),
-    /// By comparisons that must all hold, marked one after the other.
-    Marked(Vec<Fused<'t>>),
-    /// By whatever the interpreter says.
+    /// By a mask.
     Masked(Program),
 }
 
@@ -99,27 +96,14 @@ impl<'t> Plan<'t> {
         checked: &Checked,
         by: FilterBy,
     ) -> RelationalResult<Self> {
-        let mut comparisons = Vec::new();
-        if !Fused::collect(table, checked, &mut comparisons) {
-            return Ok(Self::Masked(predicate.compile_checked(checked, table)?));
-        }
         let on_host = table.engine().runtime().device().info().kind == DeviceKind::Host;
         let by_mask = by == FilterBy::Mask || (by == FilterBy::Device && on_host);
-        let alone = comparisons.len() == 1 && comparisons[0].validity.is_none();
-        match comparisons.pop() {
-            Some(only) if alone && (!by_mask || table.width() == 1) => Ok(Self::Fused(only)),
-            last => {
-                comparisons.extend(last);
-                Ok(Self::Marked(comparisons))
-            }
-        }
+        let fused = Fused::of(table, checked).filter(|_| !by_mask || table.width() == 1);
+        Ok(match fused {
+            Some(fused) => Self::Fused(fused),
+            None => Self::Masked(predicate.compile_checked(checked, table)?),
+        })
     }
-}
-
-/// For which rows a predicate is true, and whether it overflowed.
-struct Marks {
-    words: TrackedCudaSlice<u32>,
-    overflow: Option<TrackedCudaSlice<u32>>,
 }
 
 /// A comparison with a literal that the selecting kernel does itself.
@@ -127,8 +111,6 @@ struct Fused<'t> {
     /// The column's place.
     index: usize,
     condition: FusedCondition<'t>,
-    /// Which of its values are there, if not all.
-    validity: Option<&'t TrackedCudaSlice<u32>>,
 }
 
 enum FusedCondition<'t> {
@@ -137,42 +119,6 @@ enum FusedCondition<'t> {
 }
 
 impl<'t> Fused<'t> {
-    /// Collects the comparisons of which a predicate is the conjunction; `false` if it is none. A
-    /// conjunction is true only where each is there and true.
-    fn collect(table: &'t Table, checked: &Checked, comparisons: &mut Vec<Self>) -> bool {
-        if let Node::And(left, right) = &checked.node {
-            return Self::collect(table, left, comparisons)
-                && Self::collect(table, right, comparisons);
-        }
-        let one = Self::of(table, checked);
-        let found = one.is_some();
-        comparisons.extend(one);
-        found
-    }
-
-    /// Marks the rows for which it is true; with `narrow`, of those that are marked.
-    fn mark(
-        &self,
-        engine: &Engine,
-        rows: usize,
-        mask: &TrackedCudaSlice<u32>,
-        narrow: bool,
-        stream: StreamId,
-    ) -> ResourceResult<()> {
-        match &self.condition {
-            FusedCondition::Words(memory, condition) => {
-                mark_if(engine, stream, (memory, rows), condition, mask, narrow)?;
-            }
-            FusedCondition::Longs(memory, condition) => {
-                mark_if(engine, stream, (memory, rows), condition, mask, narrow)?;
-            }
-        }
-        match self.validity {
-            Some(validity) => narrow_mask(engine, stream, validity, mask, rows),
-            None => Ok(()),
-        }
-    }
-
     fn of(table: &'t Table, checked: &Checked) -> Option<Self> {
         let Node::Compare(comparison, left, right) = &checked.node else { return None };
         let (index, literal, comparison) = match (&left.node, &right.node) {
@@ -184,6 +130,7 @@ impl<'t> Fused<'t> {
         };
         let (_, column) = table.columns().nth(index)?;
         let condition = match column.values() {
+            _ if column.is_nullable() => return None,
             Values::Bytes(_) => return None,
             Values::Words(memory) => {
                 FusedCondition::Words(memory, word_condition(column, comparison, literal)?)
@@ -192,7 +139,7 @@ impl<'t> Fused<'t> {
                 FusedCondition::Longs(memory, long_condition(column, comparison, literal)?)
             }
         };
-        Some(Self { index, condition, validity: column.validity().map(|words| &**words) })
+        Some(Self { index, condition })
     }
 }
 
@@ -244,7 +191,10 @@ enum Selected {
 impl Plan<'_> {
     fn run(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
         let (engine, len) = (table.engine(), table.rows());
-        let mask = self.mask(table, stream)?;
+        let mask = match self {
+            Self::Fused(_) => None,
+            Self::Masked(program) => Some(program.mask(table, stream)?),
+        };
         let mut selected = Vec::with_capacity(table.width());
         for (index, (_, column)) in table.columns().enumerate() {
             selected.push(self.select(index, column, mask.as_ref(), stream)?);
@@ -266,7 +216,7 @@ impl Plan<'_> {
             _ => return Ok(table.clone()),
         };
         let count = count.start_download(stream)?;
-        let overflow = mask.as_ref().and_then(|mask| mask.overflow.as_ref());
+        let overflow = mask.as_ref().and_then(Mask::overflow);
         let overflow = overflow.map(|flags| flags.start_download(stream)).transpose()?;
         let count = count.wait()?.first().copied().unwrap_or(0);
         if let Some(flags) = overflow {
@@ -294,31 +244,12 @@ impl Plan<'_> {
         Table::new(engine, columns)
     }
 
-    /// The rows to select, unless selecting finds out.
-    fn mask(&self, table: &Table, stream: StreamId) -> RelationalResult<Option<Marks>> {
-        match self {
-            Self::Fused(_) => Ok(None),
-            Self::Marked(comparisons) => {
-                let (engine, rows) = (table.engine(), table.rows() as usize);
-                let words = engine.alloc(validity_words(rows), stream, "predicate mask")?;
-                for (index, comparison) in comparisons.iter().enumerate() {
-                    comparison.mark(engine, rows, &words, index > 0, stream)?;
-                }
-                Ok(Some(Marks { words, overflow: None }))
-            }
-            Self::Masked(program) => {
-                let (words, overflow) = program.mask(table, stream)?.into_parts();
-                Ok(Some(Marks { words, overflow }))
-            }
-        }
-    }
-
     /// Starts to select the values of a column, if that goes without row numbers.
     fn select(
         &self,
         index: usize,
         column: &Column,
-        mask: Option<&Marks>,
+        mask: Option<&Mask>,
         stream: StreamId,
     ) -> ResourceResult<Selected> {
         let (engine, len) = (column.engine(), column.len() as u64);
@@ -331,13 +262,13 @@ impl Plan<'_> {
                     Selected::Longs(select_bits_if(engine, stream, memory, len, condition)?)
                 }
             },
-            (Self::Marked(_) | Self::Masked(_), Some(mask)) => match column.values() {
+            (Self::Masked(_), Some(mask)) => match column.values() {
                 Values::Bytes(_) => Selected::ByRows,
                 Values::Words(memory) => {
-                    Selected::Words(select_by_mask(engine, stream, memory, &mask.words, len)?)
+                    Selected::Words(select_by_mask(engine, stream, memory, mask.words(), len)?)
                 }
                 Values::Longs(memory) => {
-                    Selected::Longs(select_by_mask(engine, stream, memory, &mask.words, len)?)
+                    Selected::Longs(select_by_mask(engine, stream, memory, mask.words(), len)?)
                 }
             },
             _ => Selected::ByRows,
@@ -347,7 +278,7 @@ impl Plan<'_> {
     fn select_rows(
         &self,
         engine: &Engine,
-        mask: Option<&Marks>,
+        mask: Option<&Mask>,
         len: u64,
         stream: StreamId,
     ) -> ResourceResult<Pending<u32>> {
@@ -360,7 +291,7 @@ impl Plan<'_> {
                     select_rows_if_bits(engine, stream, memory, len, condition)
                 }
             },
-            (_, Some(mask)) => select_rows_by_mask(engine, stream, &mask.words, len),
+            (_, Some(mask)) => select_rows_by_mask(engine, stream, mask.words(), len),
             (_, None) => Err("a filter lost its mask".into()),
         }
     }

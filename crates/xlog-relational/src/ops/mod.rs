@@ -7,17 +7,30 @@
 
 mod bits;
 mod concat;
+mod distinct;
 mod encode;
+mod figures;
 mod filter;
+mod group;
+mod join;
+mod keys;
 mod limit;
 mod project;
+mod rows;
+mod sets;
 mod sort;
+mod stack;
 mod take;
 mod top_k;
 
 pub use concat::concat;
+pub use distinct::distinct;
 pub use filter::{FilterBy, filter, filter_tuned};
+pub use group::group_by;
+pub use join::hash_join;
 pub use limit::limit;
 pub use project::project;
+pub use rows::take_rows;
+pub use sets::{except, intersect, union};
 pub use sort::sort;
 pub use top_k::top_k;

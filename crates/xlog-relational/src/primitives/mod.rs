@@ -19,6 +19,7 @@ mod tiles;
 mod unique;
 
 pub use gather::{Gatherable, RowNumber, fill, gather, gather_bits, iota, rows_valid};
+pub(crate) use group::Grouping;
 pub use group::{Aggregate, AggregateWords, Groups, Values, group_by, group_by_tuned};
 pub use hash::{KeyColumn, KeyWords, Keys, Tuning};
 pub use join::{
@@ -28,7 +29,7 @@ pub use join::{
 pub use pending::Pending;
 pub use rows::MOST_ROWS;
 pub use scan::{Summable, exclusive_sum};
-pub(crate) use select::{BitCondition, pack_flags, select_bits_if, select_rows_if_bits};
+pub(crate) use select::{BitCondition, select_bits_if, select_rows_if_bits};
 pub use select::{
     Comparison, Condition, Selectable, select_by_mask, select_if, select_rows_by_mask,
     select_rows_if,

@@ -12,7 +12,13 @@ use xlog_cuda::{
     memory::{SliceView, TrackedCudaSlice},
 };
 
-use super::hash::{Absent, Keys, Memory, Prepared, Purpose, Table, Tuning, dims, prepare};
+use super::{
+    gather::{gather, gather_bits},
+    hash::{
+        Absent, KeyColumn, KeyWords, Keys, Memory, Pairs, Prepared, Purpose, Table, Tuning, dims,
+        prepare,
+    },
+};
 use crate::Engine;
 
 /// The values an aggregate takes, by type.
@@ -108,13 +114,10 @@ pub fn group_by_tuned(
     for (index, aggregate) in aggregates.iter().enumerate() {
         aggregate.check(index, rows)?;
     }
-    let absent = Absent::new(engine, stream)?;
-    let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, tuning.hash_mask)?;
-    let numbered = number(engine, stream, &side, &absent, tuning)?;
-    let groups = Grouped { engine, stream, numbered: &numbered, absent: &absent, rows: keys.rows };
+    let grouping = Grouping::of(engine, stream, keys, tuning)?;
     let aggregates =
-        aggregates.iter().map(|one| groups.aggregate(one)).collect::<ResourceResult<_>>()?;
-    Ok(Groups { count: numbered.count, rows: numbered.rows, aggregates })
+        aggregates.iter().map(|one| grouping.aggregate(one)).collect::<ResourceResult<_>>()?;
+    Ok(Groups { count: grouping.count(), rows: grouping.numbered.rows, aggregates })
 }
 
 /// Every row's slot, and every slot's number.
@@ -146,22 +149,74 @@ fn number(
         let farthest = if capacity == enough { capacity } else { FARTHEST };
         let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
         table.insert(engine, stream, side, farthest, mask, &slots, &full, absent)?;
-        let numbers = engine.alloc::<u32>(capacity as usize, stream, "group numbers")?;
-        let most = capacity.min(side.rows).max(1) as usize;
-        let rows = engine.alloc::<u32>(most, stream, "group rows")?;
-        engine
-            .launch(&kernels::NUMBER, stream)?
-            .input(&table.entries)
-            .value(capacity)
-            .output(&numbers)
-            .output(&rows)
-            .in_out(&state)
-            .launch(dims(engine, capacity, 2048))?;
+        let slots_taken = Taken { entries: &table.entries, row_of: None, capacity };
+        let (numbers, rows) = slots_taken.number(engine, stream, side.rows, &state, absent)?;
         let words = state.start_download(stream)?.wait()?;
         if words[1] == 0 {
             return Ok(Numbered { slots, numbers, rows, count: u64::from(words[0]) });
         }
         capacity = enough;
+    }
+}
+
+/// The same for keys of two 32-bit columns, whose table needs no packed keys; `None` for others,
+/// and for more groups than its first table takes.
+fn number_pairs(
+    engine: &Engine,
+    stream: StreamId,
+    keys: &Keys<'_>,
+    absent: &Absent,
+    tuning: Tuning,
+) -> ResourceResult<Option<Numbered>> {
+    let Some(pairs) = Pairs::of(keys) else { return Ok(None) };
+    let capacity = Table::slots_for(keys.rows).min(tuning.first_slots.max(64));
+    let slots = engine.alloc::<u32>((keys.rows as usize).max(1), stream, "group slots")?;
+    let mut state = engine.alloc::<u32>(2, stream, "group count")?;
+    state.fill_bytes(0, stream)?;
+    let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
+    let table = pairs.table(engine, stream, capacity, FARTHEST, mask, &slots, &full, absent)?;
+    let row_of = Some(Memory::Lent(table.row_of.as_view()));
+    let taken = Taken { entries: &table.entries, row_of, capacity: table.slots };
+    let (numbers, rows) = taken.number(engine, stream, keys.rows, &state, absent)?;
+    let words = state.start_download(stream)?.wait()?;
+    let count = u64::from(words[0]);
+    Ok((words[1] == 0).then_some(Numbered { slots, numbers, rows, count }))
+}
+
+/// A table whose slots are to be numbered.
+struct Taken<'t> {
+    entries: &'t TrackedCudaSlice<u64>,
+    /// A row of each slot, where the entries do not say it.
+    row_of: Option<Memory<'t, u32>>,
+    capacity: u64,
+}
+
+impl Taken<'_> {
+    /// The numbers of the slots that are taken, and for each number a row. The first word of
+    /// `state` becomes how many there are.
+    fn number(
+        &self,
+        engine: &Engine,
+        stream: StreamId,
+        rows: u64,
+        state: &TrackedCudaSlice<u32>,
+        absent: &Absent,
+    ) -> ResourceResult<(TrackedCudaSlice<u32>, TrackedCudaSlice<u32>)> {
+        let numbers = engine.alloc::<u32>(self.capacity as usize, stream, "group numbers")?;
+        let most = self.capacity.min(rows).max(1) as usize;
+        let of_number = engine.alloc::<u32>(most, stream, "group rows")?;
+        let (row_of, has_row_of) = absent.or(self.row_of.as_ref());
+        engine
+            .launch(&kernels::NUMBER, stream)?
+            .input(self.entries)
+            .value(self.capacity)
+            .input(&row_of)
+            .value(has_row_of)
+            .output(&numbers)
+            .output(&of_number)
+            .in_out(state)
+            .launch(dims(engine, self.capacity, 2048))?;
+        Ok((numbers, of_number))
     }
 }
 
@@ -245,16 +300,100 @@ impl Values<'_> {
 }
 
 /// Rows with their groups, ready to be added up.
-struct Grouped<'g> {
-    engine: &'g Engine,
+pub(crate) struct Grouping<'e> {
+    engine: &'e Engine,
     stream: StreamId,
-    numbered: &'g Numbered,
-    absent: &'g Absent,
+    numbered: Numbered,
+    absent: Absent,
     rows: u64,
 }
 
-impl Grouped<'_> {
-    fn aggregate(&self, aggregate: &Aggregate<'_>) -> ResourceResult<AggregateWords> {
+impl<'e> Grouping<'e> {
+    /// The groups of `keys`. Waits for the device as [`group_by`] does.
+    pub(crate) fn of(
+        engine: &'e Engine,
+        stream: StreamId,
+        keys: &Keys<'_>,
+        tuning: Tuning,
+    ) -> ResourceResult<Self> {
+        keys.check("the table")?;
+        let absent = Absent::new(engine, stream)?;
+        let numbered = match number_pairs(engine, stream, keys, &absent, tuning)? {
+            Some(numbered) => numbered,
+            None => {
+                let mask = tuning.hash_mask;
+                let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, mask)?;
+                number(engine, stream, &side, &absent, tuning)?
+            }
+        };
+        Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
+    }
+
+    /// All of `rows` rows as one group, also if there are none. Waits for nothing.
+    pub(crate) fn single(engine: &'e Engine, stream: StreamId, rows: u64) -> ResourceResult<Self> {
+        let len = super::hash::check_rows(rows, "the table")?.max(1);
+        let zeros = |len: usize| -> ResourceResult<TrackedCudaSlice<u32>> {
+            let mut slice = engine.alloc::<u32>(len, stream, "group slots")?;
+            slice.fill_bytes(0, stream)?;
+            Ok(slice)
+        };
+        let numbered =
+            Numbered { slots: zeros(len)?, numbers: zeros(1)?, rows: zeros(1)?, count: 1 };
+        Ok(Self { engine, stream, numbered, absent: Absent::new(engine, stream)?, rows })
+    }
+
+    /// How many groups there are.
+    pub(crate) fn count(&self) -> u64 {
+        self.numbered.count
+    }
+
+    /// One row of each group, and unspecified numbers behind them.
+    pub(crate) fn rows(&self) -> &TrackedCudaSlice<u32> {
+        &self.numbered.rows
+    }
+
+    /// Every row's slot, and every taken slot's group.
+    pub(crate) fn slots(&self) -> (&TrackedCudaSlice<u32>, &TrackedCudaSlice<u32>) {
+        (&self.numbered.slots, &self.numbered.numbers)
+    }
+
+    /// One aggregate of every group.
+    pub(crate) fn aggregate(&self, aggregate: &Aggregate<'_>) -> ResourceResult<AggregateWords> {
+        self.aggregate_slots(&self.numbered.slots, self.rows, aggregate)
+    }
+
+    /// How many different words of `column` each group has; nulls do not count. `validity` is the
+    /// column's once more, as the memory it lies in.
+    ///
+    /// Rows of one slot and one word are grouped, and one row of each is counted: waits for the
+    /// device as [`group_by`] does.
+    pub(crate) fn count_distinct(
+        &self,
+        column: KeyColumn<'_>,
+        validity: Option<&TrackedCudaSlice<u32>>,
+    ) -> ResourceResult<AggregateWords> {
+        let (engine, stream, rows) = (self.engine, self.stream, self.rows);
+        let slots = self.numbered.slots.as_view();
+        let slots = KeyColumn { words: KeyWords::U32(slots), validity: None };
+        let keys = Keys { columns: &[slots, column], rows };
+        let tuning = Tuning::default();
+        let pairs = Grouping::of(engine, stream, &keys, tuning)?.numbered;
+        let slots = gather(engine, stream, &self.numbered.slots, rows, &pairs.rows, pairs.count)?;
+        let bits = match validity {
+            Some(bits) => Some(gather_bits(engine, stream, bits, rows, &pairs.rows, pairs.count)?),
+            None => None,
+        };
+        let validity = bits.as_ref().map(TrackedCudaSlice::as_view);
+        self.aggregate_slots(&slots, pairs.count, &Aggregate::Count { validity })
+    }
+
+    /// One aggregate over `rows` rows whose slots are `slots`.
+    fn aggregate_slots(
+        &self,
+        slots: &TrackedCudaSlice<u32>,
+        rows: u64,
+        aggregate: &Aggregate<'_>,
+    ) -> ResourceResult<AggregateWords> {
         let (engine, stream, count) = (self.engine, self.stream, self.numbered.count);
         let operation = aggregate.operation();
         let len = (count as usize).max(1);
@@ -270,16 +409,16 @@ impl Grouped<'_> {
         }
         let validity = aggregate.validity().map(Memory::Lent);
         let (valid, has_valid) = self.absent.or(validity.as_ref());
-        let dims = dims(engine, self.rows, 2048);
+        let dims = dims(engine, rows, 2048);
         let narrow = match aggregate.values() {
-            None => Some(self.numbered.slots.as_view()),
+            None => Some(slots.as_view()),
             Some(Values::U32(words) | Values::I32(words) | Values::F32(words)) => Some(words),
             Some(_) => None,
         };
         let definition =
             if narrow.is_some() { &kernels::AGGREGATE_U32 } else { &kernels::AGGREGATE_U64 };
         let mut launch = engine.launch(definition, stream)?;
-        launch.input(&self.numbered.slots).input(&self.numbered.numbers);
+        launch.input(slots).input(&self.numbered.numbers);
         match (narrow, aggregate.values()) {
             (Some(words), _) => launch.input(&words),
             (None, Some(Values::U64(words) | Values::I64(words) | Values::F64(words))) => {
@@ -295,7 +434,7 @@ impl Grouped<'_> {
             // Words that only wide sums have; others hand in the low ones and leave them alone.
             .in_out(high.as_ref().unwrap_or(&low))
             .value(count)
-            .value(self.rows)
+            .value(rows)
             .launch(dims)?;
         if operation.is_ordered() {
             engine

@@ -37,7 +37,7 @@ pub struct KeyColumn<'a> {
     pub validity: Option<SliceView<'a, u32>>,
 }
 
-/// The key of a table: one to eight columns.
+/// The key of a table: one column or more.
 #[derive(Clone, Copy, Debug)]
 pub struct Keys<'a> {
     /// The columns, in order.
@@ -46,19 +46,13 @@ pub struct Keys<'a> {
     pub rows: u64,
 }
 
-/// The most columns of a key.
-const MOST_COLUMNS: usize = 8;
-
 impl Keys<'_> {
     /// The rows, if there are not too many and every column has them.
     pub(in crate::primitives) fn check(&self, what: &str) -> ResourceResult<usize> {
         let rows = check_rows(self.rows, what)?;
         let misuse = |text| Err(ResourceError::StreamMisuse(text));
-        if self.columns.is_empty() || self.columns.len() > MOST_COLUMNS {
-            let count = self.columns.len();
-            return misuse(format!(
-                "{what} has {count} key columns; 1 to {MOST_COLUMNS} are taken"
-            ));
+        if self.columns.is_empty() {
+            return misuse(format!("{what} has no key columns; name one at least"));
         }
         for (index, column) in self.columns.iter().enumerate() {
             let (len, bits) = (column.words.len(), column.validity.map(|words| words.len() * 32));
@@ -306,6 +300,8 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
     fn number(&self) -> ResourceResult<TrackedCudaSlice<u32>> {
         let (engine, stream) = (self.engine, self.stream);
         let rows = self.total as u64;
+        // Slots are numbered with 32 bits, over the rows of all sides.
+        check_rows(rows, "the input, all sides together,")?;
         let table = Table::new(engine, stream, Table::slots_for(rows))?;
         let slots = engine.alloc::<u32>(self.total.max(1), stream, "slots")?;
         let mut full = engine.alloc::<u32>(1, stream, "slots")?;

@@ -1,95 +1,96 @@
 //! Compaction on the host device.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 
 use bytemuck::Pod;
-use xlog_driver::host::{
-    BitRange, KernelBody, KernelCall, KernelFault, Markable, MemoryPolicy, Output, compress, mark,
-};
+use xlog_driver::host::{KernelBody, KernelCall, KernelFault, MemoryPolicy, Output};
 
+use super::condition::Condition;
 use crate::primitives::{
     host::{PIECE, length},
-    order::Bits,
+    order::{Bits, Order, Ordered},
 };
+
+/// Rows that a thread compacts before it writes them: what is selected of them stays in a cache.
+const CHUNK: usize = 1 << 16;
+
+/// The end of a chunk that is not known yet.
+const UNKNOWN: u64 = u64::MAX;
 
 /// Writes the values of the rows whose flag is 1, in their order, and how many there are.
 ///
-/// `flags` and `values` fill in those of a range of rows, a byte for each flag.
+/// `load` fills in the flags and the values of a range of rows. Threads take one chunk after the
+/// other and hand on where its values end, so that each row is read once.
 pub(in crate::primitives) fn compact<M: MemoryPolicy, V: Pod + Send + Sync>(
     call: &KernelCall<'_, M>,
     rows: usize,
     selected: &Output<'_, V, M>,
     count: &Output<'_, u64, M>,
-    flags: impl Fn(Range<usize>, &mut [u8]) + Sync,
-    values: impl Fn(Range<usize>, &mut [V]) + Sync,
+    load: impl Fn(Range<usize>, &mut [u8], &mut [V]) + Sync,
 ) {
-    let bits = |range: Range<usize>, words: &mut [u32]| {
-        let mut bytes = [0u8; PIECE];
-        flags(range.clone(), &mut bytes[..range.len()]);
-        words
-            .iter_mut()
-            .zip(bytes.chunks_exact(32))
-            .for_each(|(word, flags)| *word = pack_flags(flags));
-    };
-    compact_bits(call, rows, selected, count, bits, values);
-}
-
-/// 32 flags, one to a byte, as the bits of a word.
-#[inline(always)]
-pub(crate) fn pack_flags(flags: &[u8]) -> u32 {
-    let eight = |flags: &[u8]| {
-        let bytes = flags.iter().rev().fold(0u64, |bytes, flag| bytes << 8 | u64::from(*flag));
-        // Moves the lowest bit of byte `i` to bit `56 + i`; no two meet.
-        (bytes.wrapping_mul(0x0102_0408_1020_4080) >> 56) as u32
-    };
-    let bytes = flags.chunks_exact(8).enumerate();
-    bytes.fold(0, |word, (byte, flags)| word | eight(flags) << (8 * byte))
-}
-
-/// As [`compact`], with flags as bits. They are asked for once, and kept: how many there are in a
-/// part must be known before the next part can write.
-fn compact_bits<M: MemoryPolicy, V: Pod + Send + Sync>(
-    call: &KernelCall<'_, M>,
-    rows: usize,
-    selected: &Output<'_, V, M>,
-    count: &Output<'_, u64, M>,
-    bits: impl Fn(Range<usize>, &mut [u32]) + Sync,
-    values: impl Fn(Range<usize>, &mut [V]) + Sync,
-) {
+    let ends: Vec<_> = (0..rows.div_ceil(CHUNK)).map(|_| AtomicU64::new(UNKNOWN)).collect();
+    let (next, broken) = (AtomicUsize::new(0), AtomicBool::new(false));
     let parts = call.threads_for(rows);
-    let marked = call.in_parts(rows, parts, PIECE, |_, range| {
-        let mut words = vec![0u32; range.len().div_ceil(32)];
-        for (piece, words) in pieces(range.clone()).zip(words.chunks_mut(PIECE / 32)) {
-            bits(piece, words);
-        }
-        if let (Some(last), 1..) = (words.last_mut(), range.len() % 32) {
-            *last &= !(u32::MAX << (range.len() % 32));
-        }
-        let count: usize = words.iter().map(|word| word.count_ones() as usize).sum();
-        (words, count)
-    });
-    let mut starts = Vec::with_capacity(parts);
-    let mut total = 0;
-    for (_, count) in &marked {
-        starts.push(total);
-        total += count;
-    }
-    call.in_parts(rows, parts, PIECE, |part, range| {
-        let mut piece_values = vec![V::zeroed(); PIECE];
-        // Room for a whole word behind the last place.
-        let mut kept = vec![V::zeroed(); PIECE + 32];
-        let mut place = starts[part];
-        for (piece, words) in pieces(range).zip(marked[part].0.chunks(PIECE / 32)) {
-            if words.iter().all(|word| *word == 0) {
-                continue;
+    call.in_parts(parts, parts, 1, |_, _| {
+        let _guard = BreakOnPanic(&broken);
+        let mut piece_flags = [0u8; PIECE];
+        let mut piece_values = [V::zeroed(); PIECE];
+        let mut kept = [V::zeroed(); PIECE];
+        let mut chunk_kept = Vec::with_capacity(CHUNK.min(rows));
+        // Chunks are taken in order, so that somebody is at work on every one before this.
+        loop {
+            let chunk = next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= ends.len() {
+                return;
             }
-            values(piece.clone(), &mut piece_values[..piece.len()]);
-            let held = compress(words, &piece_values, &mut kept);
-            selected.write_from(place, &kept[..held]);
-            place += held;
+            chunk_kept.clear();
+            for piece in pieces(chunk * CHUNK..rows.min((chunk + 1) * CHUNK)) {
+                let len = piece.len();
+                load(piece, &mut piece_flags[..len], &mut piece_values[..len]);
+                // Written every time and kept now and then: a branch would be guessed wrong.
+                let mut held = 0;
+                for (value, flag) in piece_values[..len].iter().zip(&piece_flags[..len]) {
+                    kept[held % PIECE] = *value;
+                    held += usize::from(*flag);
+                }
+                chunk_kept.extend_from_slice(&kept[..held]);
+            }
+            let start = if chunk == 0 { 0 } else { wait_for(&ends[chunk - 1], &broken) };
+            ends[chunk].store(start + chunk_kept.len() as u64, Ordering::Release);
+            selected.write_from(start as usize, &chunk_kept);
         }
     });
-    count.set(0, total as u64);
+    count.set(0, ends.last().map_or(0, |end| end.load(Ordering::Acquire)));
+}
+
+/// Where the chunk before ends. Its thread is at work on it: this is short, unless the thread waits
+/// for a processor.
+fn wait_for(end: &AtomicU64, broken: &AtomicBool) -> u64 {
+    let mut rounds = 0u32;
+    loop {
+        let known = end.load(Ordering::Acquire);
+        if known != UNKNOWN {
+            return known;
+        }
+        assert!(!broken.load(Ordering::Relaxed), "another part of this kernel panicked");
+        rounds += 1;
+        if rounds < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}
+
+/// Says so when a thread panics: others would wait for it forever.
+struct BreakOnPanic<'b>(&'b AtomicBool);
+
+impl Drop for BreakOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
@@ -106,30 +107,36 @@ pub(in crate::primitives) fn row_numbers(range: Range<usize>, rows: &mut [u32]) 
 /// Values, or row numbers, by a condition on the values.
 pub(super) struct InRange<B, const ROWS: bool>(PhantomData<B>);
 
-impl<B: Bits + Markable, const ROWS: bool> KernelBody for InRange<B, ROWS> {
+impl<B: Bits + Ordered<Bits = B>, const ROWS: bool> KernelBody for InRange<B, ROWS> {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         let rows = length(call.value(4)?)?;
-        let range = BitRange::<B> {
-            magnitude: call.value(6)?,
-            flip: call.value(7)?,
+        let order = Order { magnitude: call.value::<B>(6)?, flip: call.value::<B>(7)? };
+        let condition = Condition::<B> {
             least: call.value(8)?,
             span: call.value(9)?,
             outside: call.value::<u32>(10)? != 0,
         };
         let input = call.input::<B>(0, rows)?;
         let count = call.output::<u64>(2, 1)?;
-        let bits = |piece: Range<usize>, words: &mut [u32]| {
-            let mut values = [B::default(); PIECE];
-            let values = &mut values[..piece.len()];
-            input.read_into(piece.start, values);
-            mark(values, &range, words);
+        let flag = |flags: &mut [u8], values: &[B]| {
+            for (flag, value) in flags.iter_mut().zip(values) {
+                *flag = u8::from(condition.holds_ordered(order.apply(*value)));
+            }
         };
         if ROWS {
-            compact_bits(call, rows, &call.output::<u32>(1, rows)?, &count, bits, row_numbers);
+            let selected = call.output::<u32>(1, rows)?;
+            compact(call, rows, &selected, &count, |range, flags, numbers| {
+                let mut values = [B::default(); PIECE];
+                let values = &mut values[..flags.len()];
+                input.read_into(range.start, values);
+                flag(flags, values);
+                row_numbers(range, numbers);
+            });
         } else {
             let selected = call.output::<B>(1, rows)?;
-            compact_bits(call, rows, &selected, &count, bits, |piece, values| {
-                input.read_into(piece.start, values);
+            compact(call, rows, &selected, &count, |range, flags, values| {
+                input.read_into(range.start, values);
+                flag(flags, values);
             });
         }
         Ok(())
@@ -144,9 +151,9 @@ impl<B: Bits> KernelBody for Masked<B> {
         let (rows, words) = (length(call.value(5)?)?, length(call.value(6)?)?);
         let (input, mask) = (call.input::<B>(0, rows)?, call.input::<u32>(1, words)?);
         let (selected, count) = (call.output::<B>(2, rows)?, call.output::<u64>(3, 1)?);
-        let bits = |range: Range<usize>, words: &mut [u32]| mask.read_into(range.start / 32, words);
-        compact_bits(call, rows, &selected, &count, bits, |range, values| {
+        compact(call, rows, &selected, &count, |range, flags, values| {
             input.read_into(range.start, values);
+            unpack(range, flags, |at, words| mask.read_into(at, words));
         });
         Ok(())
     }
@@ -160,8 +167,22 @@ impl KernelBody for MaskedRows {
         let (rows, words) = (length(call.value(4)?)?, length(call.value(5)?)?);
         let mask = call.input::<u32>(0, words)?;
         let (selected, count) = (call.output::<u32>(1, rows)?, call.output::<u64>(2, 1)?);
-        let bits = |range: Range<usize>, words: &mut [u32]| mask.read_into(range.start / 32, words);
-        compact_bits(call, rows, &selected, &count, bits, row_numbers);
+        compact(call, rows, &selected, &count, |range, flags, numbers| {
+            row_numbers(range.clone(), numbers);
+            unpack(range, flags, |at, words| mask.read_into(at, words));
+        });
         Ok(())
+    }
+}
+
+/// The bits of a range of rows that starts at a whole word, one to a byte.
+fn unpack(range: Range<usize>, flags: &mut [u8], read: impl Fn(usize, &mut [u32])) {
+    let mut words = [0u32; PIECE / 32];
+    let words = &mut words[..range.len().div_ceil(32)];
+    read(range.start / 32, words);
+    for (flags, word) in flags.chunks_mut(32).zip(words) {
+        for (bit, flag) in flags.iter_mut().enumerate() {
+            *flag = (*word >> bit & 1) as u8;
+        }
     }
 }

@@ -1,0 +1,131 @@
+// Two tables as one, and the rows of each that a set operation keeps.
+//
+// Launch shape: one dimension, any grid; blocks of 256 threads where warps write words of bits.
+// Lengths are 64-bit. Aliasing: outputs must not overlap inputs.
+
+namespace {
+
+using u8 = unsigned char;
+using u32 = unsigned int;
+using u64 = unsigned long long;
+
+__device__ __forceinline__ u64 first_element() {
+    return static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+
+__device__ __forceinline__ u64 grid_stride() {
+    return static_cast<u64>(gridDim.x) * blockDim.x;
+}
+
+template <typename Value>
+__device__ __forceinline__ void stack(const Value* __restrict__ left,
+                                      const Value* __restrict__ right, Value* __restrict__ out,
+                                      u64 left_rows, u64 rows) {
+    for (u64 i = first_element(); i < rows; i += grid_stride()) {
+        out[i] = i < left_rows ? left[i] : right[i - left_rows];
+    }
+}
+
+__device__ __forceinline__ bool bit_of(const u32* words, u64 index) {
+    return (words[index >> 5] >> (index & 31)) & 1u;
+}
+
+// How often a row is kept. The numbers are those of the Rust side.
+enum Operation : u32 {
+    kIntersect = 0,
+    kIntersectAll = 1,
+    kExcept = 2,
+    kExceptAll = 3,
+};
+
+__device__ __forceinline__ u32 kept(u32 operation, u32 left, u32 right) {
+    switch (operation) {
+        case kIntersect:
+            return left != 0 && right != 0 ? 1 : 0;
+        case kIntersectAll:
+            return min(left, right);
+        case kExcept:
+            return left != 0 && right == 0 ? 1 : 0;
+        default:
+            return left > right ? left - right : 0;
+    }
+}
+
+}  // namespace
+
+extern "C" __global__ void xlog_stack_8(const u8* __restrict__ left, const u8* __restrict__ right,
+                                        u8* __restrict__ out, u64 left_rows, u64 right_rows,
+                                        u64 rows) {
+    stack(left, right, out, left_rows, rows);
+}
+
+extern "C" __global__ void xlog_stack_32(const u32* __restrict__ left,
+                                         const u32* __restrict__ right, u32* __restrict__ out,
+                                         u64 left_rows, u64 right_rows, u64 rows) {
+    stack(left, right, out, left_rows, rows);
+}
+
+extern "C" __global__ void xlog_stack_64(const u64* __restrict__ left,
+                                         const u64* __restrict__ right, u64* __restrict__ out,
+                                         u64 left_rows, u64 right_rows, u64 rows) {
+    stack(left, right, out, left_rows, rows);
+}
+
+// The bits of both; a side without any has all of them set. One warp writes one word; bits behind
+// the last row are cleared.
+extern "C" __global__ void xlog_stack_bits(const u32* __restrict__ left, u32 has_left,
+                                           const u32* __restrict__ right, u32 has_right,
+                                           u32* __restrict__ out, u64 left_rows, u64 right_rows,
+                                           u64 words) {
+    const u64 rows = left_rows + right_rows;
+    for (u64 i = first_element(); i / 32 < words; i += grid_stride()) {
+        bool set = false;
+        if (i < left_rows) {
+            set = !has_left || bit_of(left, i);
+        } else if (i < rows) {
+            set = !has_right || bit_of(right, i - left_rows);
+        }
+        const u32 word = __ballot_sync(0xffffffffu, set);
+        if (i % 32 == 0) {
+            out[i / 32] = word;
+        }
+    }
+}
+
+// How many rows of each table a group has: the left one's in the low half of its word, the right
+// one's in the high half. Words are zero before.
+extern "C" __global__ void xlog_set_sides(const u32* __restrict__ slots,
+                                          const u32* __restrict__ numbers, u64* sides,
+                                          u64 left_rows, u64 groups, u64 rows) {
+    for (u64 i = first_element(); i < rows; i += grid_stride()) {
+        atomicAdd(&sides[numbers[slots[i]]], i < left_rows ? 1ull : 1ull << 32);
+    }
+}
+
+extern "C" __global__ void xlog_set_kept(const u64* __restrict__ sides, u32* __restrict__ copies,
+                                         u32 operation, u64 groups) {
+    for (u64 g = first_element(); g < groups; g += grid_stride()) {
+        const u64 word = sides[g];
+        copies[g] = kept(operation, static_cast<u32>(word), static_cast<u32>(word >> 32));
+    }
+}
+
+// out[i] is the row of the group whose copies include number i: starts has the number of copies
+// before each group, and behind them all.
+extern "C" __global__ void xlog_set_expand(const u64* __restrict__ starts,
+                                           const u32* __restrict__ rows, u32* __restrict__ out,
+                                           u64 groups, u64 places, u64 count) {
+    for (u64 i = first_element(); i < count; i += grid_stride()) {
+        u64 low = 0;
+        u64 high = groups;
+        while (high - low > 1) {
+            const u64 middle = low + (high - low) / 2;
+            if (starts[middle] <= i) {
+                low = middle;
+            } else {
+                high = middle;
+            }
+        }
+        out[i] = rows[low];
+    }
+}

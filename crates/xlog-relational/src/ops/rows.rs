@@ -1,0 +1,97 @@
+//! Whole tables by row numbers.
+
+use std::sync::Arc;
+
+use xlog_cuda::{device_runtime::StreamId, memory::TrackedCudaSlice};
+
+use super::{keys::validity, stack};
+use crate::{
+    Engine,
+    column::{Column, ColumnParts, Values},
+    error::{RelationalError, RelationalResult},
+    primitives::{gather, gather_bits, rows_valid},
+    table::Table,
+};
+
+/// The rows of `table` with the first `count` of the numbers in `rows`, in that order. Every number
+/// must be one of a row. Waits for nothing.
+pub fn take_rows(
+    table: &Table,
+    rows: &TrackedCudaSlice<u32>,
+    count: u64,
+    stream: StreamId,
+) -> RelationalResult<Table> {
+    let columns = table.columns().map(|(name, column)| {
+        Ok((name, take_column(column, rows, count, Missing::Never, stream)?))
+    });
+    Table::new(table.engine(), columns.collect::<RelationalResult<Vec<_>>>()?)
+}
+
+/// What row numbers may name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Missing {
+    /// Rows only.
+    Never,
+    /// Rows whose value in this column is there.
+    NoNulls,
+    /// Rows, or `u32::MAX` for a row whose every value is missing.
+    Rows,
+}
+
+/// The values of one column by row numbers.
+pub(super) fn take_column(
+    column: &Column,
+    rows: &TrackedCudaSlice<u32>,
+    count: u64,
+    missing: Missing,
+    stream: StreamId,
+) -> RelationalResult<Column> {
+    let (engine, length) = (column.engine(), column.len() as u64);
+    let len = host_count(count, "rows")?;
+    let values = match column.values() {
+        Values::Bytes(values) => gather(engine, stream, values, length, rows, count)?.into(),
+        Values::Words(values) => gather(engine, stream, values, length, rows, count)?.into(),
+        Values::Longs(values) => gather(engine, stream, values, length, rows, count)?.into(),
+    };
+    let bits = match (validity(column), missing) {
+        (_, Missing::NoNulls) | (None, Missing::Never) => None,
+        (Some(bits), _) => Some(gather_bits(engine, stream, bits, length, rows, count)?),
+        (None, Missing::Rows) => Some(rows_valid(engine, stream, rows, length, count)?),
+    };
+    // Nobody writes the word that stands for the bits of no row.
+    let bits = bits.filter(|_| len > 0);
+    let parts = ColumnParts {
+        len,
+        values,
+        validity: bits.map(Arc::new),
+        null_count: None,
+        ..column.parts().clone()
+    };
+    Column::from_parts(engine, parts)
+}
+
+/// A count of rows as this machine counts.
+pub(super) fn host_count(count: u64, what: &str) -> RelationalResult<usize> {
+    usize::try_from(count).map_err(|_| RelationalError::TooMany {
+        what: what.to_owned(),
+        found: count,
+        most: usize::MAX as u64,
+    })
+}
+
+/// Bytes from which on memory that is mostly unused is given back.
+const WORTH_A_COPY: usize = 1 << 20;
+
+/// The first `count` values of memory that may be much longer: then in memory of their own.
+pub(super) fn trimmed<T: stack::Stackable>(
+    engine: &Engine,
+    values: TrackedCudaSlice<T>,
+    count: u64,
+    stream: StreamId,
+) -> RelationalResult<TrackedCudaSlice<T>> {
+    let (held, used) = (values.len(), host_count(count, "rows")?);
+    if held / 2 <= used || held * size_of::<T>() < WORTH_A_COPY {
+        return Ok(values);
+    }
+    stack::stack_values(engine, (&values, used), (&values, 0), stream)
+}
