@@ -1,8 +1,8 @@
 //! How fast operators on tables are, each result verified in the run.
 //!
-//! `bench_operators [DEVICE] [ROWS...]`: the device is `host`, `auto` or `cuda:N`; rows are a number
-//! or `2^N`. A time is the median of several runs by the host's clock, from the call to the end of
-//! the work on the stream, with memory that the pool already holds. For each case it prints
+//! `bench_operators [DEVICE] [ROWS...]`: the device is `host`, `auto` or `cuda:N`; rows are a
+//! number or `2^N`. A time is the median of several runs by the host's clock, from the call to the
+//! end of the work on the stream, with memory that the pool already holds. For each case it prints
 //! `case rows ms Grows/s bar ok|MISS`; bars are for one H200, and `-` where there is none.
 
 use std::{
@@ -145,7 +145,7 @@ impl Bench {
         drop((kept, expected));
 
         // The others.
-        let sum = [("sum", (col("real") * 2.0 + col("key")).into()), ("key", col("key"))];
+        let sum = [("sum", col("real") * 2.0 + col("key")), ("key", col("key"))];
         let made = self.time("project_real_2_key", rows, NONE, |s| ops::project(&all, &sum, s))?;
         let got = self.values::<f64>(&made, "sum")?;
         let same = |row: usize| got[row] == reals[row] * 2.0 + f64::from(keys[row]);
