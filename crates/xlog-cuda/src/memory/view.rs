@@ -94,6 +94,24 @@ impl<'s, T: Pod> SliceView<'s, T> {
         transfer::upload(self, values, stream)
     }
 
+    /// Copies another part of the same length into this one, on the device, on `stream`. The two
+    /// must not overlap.
+    ///
+    /// ```
+    /// use xlog_cuda::{CudaDevice, device_runtime::{ResourceError, StreamId}};
+    ///
+    /// let manager = CudaDevice::auto().into_stack()?.manager();
+    /// let (mut from, to) = (manager.alloc::<u32>(3)?, manager.alloc::<u32>(2)?);
+    /// from.upload(&[1, 2, 3])?;
+    /// to.as_view().copy_from(&from.view(1..)?, StreamId::DEFAULT)?;
+    /// assert_eq!(to.download()?, [2, 3]);
+    /// # Ok::<(), ResourceError>(())
+    /// ```
+    #[track_caller]
+    pub fn copy_from(&self, source: &SliceView<'_, T>, stream: StreamId) -> ResourceResult<()> {
+        transfer::copy(source, self, stream)
+    }
+
     /// Sets every byte of this part of the slice on `stream`.
     #[track_caller]
     pub fn fill_bytes(&self, value: u8, stream: StreamId) -> ResourceResult<()> {

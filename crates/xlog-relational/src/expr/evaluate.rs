@@ -38,6 +38,12 @@ impl Evaluated {
         refuse_overflow(self.overflow.as_ref())?;
         Ok(self.column)
     }
+
+    /// The column, and a word that is not 0 if the program overflowed in some row, if it can: for
+    /// whoever waits for several at once.
+    pub(crate) fn into_parts(self) -> (Column, Option<TrackedCudaSlice<u32>>) {
+        (self.column, self.overflow)
+    }
 }
 
 /// For which rows a predicate is true.

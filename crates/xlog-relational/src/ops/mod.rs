@@ -1,20 +1,35 @@
-//! The operators: functions from tables to a table, on a stream.
+//! The operators: tables in, one table out.
 //!
-//! Each checks its input before it launches anything, takes its memory from the engine's stack, and
-//! returns before its work has run, save where an output size must be known: what waits for the
-//! device says so. An operator that fails frees what it had taken; its inputs are as they were.
+//! Each works on the stream it is given and returns before the device is done, unless it says that
+//! it waits. What is wrong with names, types and engines is refused before anything is launched.
+//! Inputs never change; an operator that fails frees what it took, and one that lacked memory says
+//! how much it would have needed.
 
+mod bits;
+mod concat;
 mod distinct;
+mod encode;
 mod figures;
+mod filter;
 mod group;
 mod join;
 mod keys;
+mod limit;
+mod project;
 mod rows;
 mod sets;
+mod sort;
 mod stack;
+mod take;
+mod top_k;
 
+pub use concat::concat;
 pub use distinct::distinct;
+pub use filter::filter;
 pub use group::group_by;
 pub use join::hash_join;
-pub use rows::take_rows;
+pub use limit::limit;
+pub use project::project;
 pub use sets::{except, intersect, union};
+pub use sort::sort;
+pub use top_k::top_k;

@@ -29,9 +29,11 @@ pub use join::{
 pub use pending::Pending;
 pub use rows::MOST_ROWS;
 pub use scan::{Summable, exclusive_sum};
+pub(crate) use select::{BitCondition, select_bits_if, select_rows_if_bits};
 pub use select::{
     Comparison, Condition, Selectable, select_by_mask, select_if, select_rows_by_mask,
     select_rows_if,
 };
+pub(crate) use sort::{sort_bit_pairs, sort_bits};
 pub use sort::{SortBy, SortKey, SortValue, sort_keys, sort_pairs};
 pub use unique::{Runs, run_lengths, run_starts, unique};

@@ -1,6 +1,9 @@
 //! Comparisons with a literal, as ranges.
 
-use crate::primitives::order::{Bits, Order, Ordered};
+use crate::{
+    expr,
+    primitives::order::{Bits, Order, Ordered},
+};
 
 /// How a value compares with a literal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +68,39 @@ impl<T: Ordered> Condition<T> {
         }
     }
 
+    /// That a value compares so with `literal` as expressions compare them: a NaN equals every NaN
+    /// and is above all numbers.
+    #[must_use]
+    pub(crate) fn comparing(comparison: expr::Comparison, literal: T) -> Self {
+        let ends = (T::ENDS.0.to_ordered(), T::ENDS.1.to_ordered());
+        let numbers = Self::within(ends.0, ends.1);
+        let is_number = literal.partial_cmp(&literal).is_some();
+        let (least, greatest) = alike(literal);
+        let (less, equal, less_or_equal) = match is_number {
+            // What is no number lies outside of the numbers, at both ends of the bits.
+            false => (numbers, numbers.inverted(), Self::always()),
+            true => {
+                let first = least == ends.0;
+                let less =
+                    if first { Self::never() } else { Self::within(ends.0, least.previous()) };
+                (less, Self::within(least, greatest), Self::within(ends.0, greatest))
+            }
+        };
+        match comparison {
+            expr::Comparison::Equal => equal,
+            expr::Comparison::NotEqual => equal.inverted(),
+            expr::Comparison::Less => less,
+            expr::Comparison::LessOrEqual => less_or_equal,
+            expr::Comparison::Greater => less_or_equal.inverted(),
+            expr::Comparison::GreaterOrEqual => less.inverted(),
+        }
+    }
+
+    /// That it does not hold.
+    fn inverted(self) -> Self {
+        Self { outside: !self.outside, ..self }
+    }
+
     /// That a value is neither less than `low` nor greater than `high`.
     #[must_use]
     pub fn between(low: T, high: T) -> Self {
@@ -89,6 +125,12 @@ impl<T: Ordered> Condition<T> {
         Self { least, span: greatest.minus(least), outside: false }
     }
 
+    /// The same condition on memory that is typed by width alone.
+    pub(crate) fn on_bits(&self) -> BitCondition<T::Bits> {
+        let Self { least, span, outside } = *self;
+        BitCondition { order: Order::of::<T>(false), least, span, outside }
+    }
+
     fn always() -> Self {
         Self::within(T::Bits::default(), T::Bits::GREATEST)
     }
@@ -96,6 +138,15 @@ impl<T: Ordered> Condition<T> {
     fn never() -> Self {
         Self { outside: true, ..Self::always() }
     }
+}
+
+/// A condition, and how the bits that it is about are ordered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct BitCondition<B> {
+    pub(super) order: Order<B>,
+    pub(super) least: B,
+    pub(super) span: B,
+    pub(super) outside: bool,
 }
 
 /// The ordered bits of the values that equal `literal`, from the least to the greatest: the zeros
@@ -131,6 +182,28 @@ mod tests {
                 for &high in values {
                     let between = Condition::between(literal, high).holds(value);
                     assert_eq!(between, value >= literal && value <= high);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn comparisons_of_expressions_have_nan_above_all() {
+        let floats = [f64::NEG_INFINITY, -1.0, -0.0, 0.0, f64::MAX, f64::INFINITY, f64::NAN];
+        for literal in floats.into_iter().chain([-f64::NAN]) {
+            for value in floats.into_iter().chain([-f64::NAN]) {
+                for comparison in expr::Comparison::ALL {
+                    let holds = Condition::comparing(comparison, literal).holds(value);
+                    let expected = comparison.holds(crate::compare_floats(value, literal));
+                    assert_eq!(holds, expected, "{value} {comparison:?} {literal}");
+                }
+            }
+        }
+        for literal in [i32::MIN, -1, 0, i32::MAX] {
+            for value in [i32::MIN, -1, 0, i32::MAX] {
+                for comparison in expr::Comparison::ALL {
+                    let holds = Condition::comparing(comparison, literal).holds(value);
+                    assert_eq!(holds, comparison.holds(value.cmp(&literal)));
                 }
             }
         }

@@ -7,6 +7,7 @@ mod condition;
 mod host;
 mod kernels;
 
+pub(crate) use condition::BitCondition;
 pub use condition::{Comparison, Condition};
 pub(super) use host::{compact, row_numbers};
 use xlog_cuda::{
@@ -19,7 +20,7 @@ use xlog_driver::KernelDefinition;
 
 use self::kernels::SelectKernels;
 use super::{
-    order::{Order, Ordered},
+    order::Ordered,
     pending::Pending,
     rows::{checked_rows, room},
     tiles::{CountBits, tile_words},
@@ -78,7 +79,31 @@ pub fn select_if<T: Selectable>(
     len: u64,
     condition: &Condition<T>,
 ) -> ResourceResult<Pending<T>> {
-    by_range(engine, stream, &T::KERNELS.range, values, len, condition)
+    by_range(engine, stream, &T::KERNELS.range, values, len, &condition.on_bits())
+}
+
+/// As [`select_if`], over memory that is typed by width alone.
+#[track_caller]
+pub(crate) fn select_bits_if<B: Selectable<Bits = B>>(
+    engine: &Engine,
+    stream: StreamId,
+    values: &TrackedCudaSlice<B>,
+    len: u64,
+    condition: &BitCondition<B>,
+) -> ResourceResult<Pending<B>> {
+    by_range(engine, stream, &B::KERNELS.range, values, len, condition)
+}
+
+/// As [`select_rows_if`], over memory that is typed by width alone.
+#[track_caller]
+pub(crate) fn select_rows_if_bits<B: Selectable<Bits = B>>(
+    engine: &Engine,
+    stream: StreamId,
+    values: &TrackedCudaSlice<B>,
+    len: u64,
+    condition: &BitCondition<B>,
+) -> ResourceResult<Pending<u32>> {
+    by_range(engine, stream, &B::KERNELS.range_rows, values, len, condition)
 }
 
 /// The numbers of those of the first `len` rows for whose value the condition holds, ascending.
@@ -91,7 +116,7 @@ pub fn select_rows_if<T: Selectable>(
     len: u64,
     condition: &Condition<T>,
 ) -> ResourceResult<Pending<u32>> {
-    by_range(engine, stream, &T::KERNELS.range_rows, values, len, condition)
+    by_range(engine, stream, &T::KERNELS.range_rows, values, len, &condition.on_bits())
 }
 
 #[track_caller]
@@ -101,10 +126,9 @@ fn by_range<T: Selectable, R: DeviceElement>(
     tiled: &'static Tiled,
     values: &TrackedCudaSlice<T>,
     len: u64,
-    condition: &Condition<T>,
+    condition: &BitCondition<T::Bits>,
 ) -> ResourceResult<Pending<R>> {
     let len = checked_rows(len, values.len(), "the values to select from")?;
-    let order = Order::of::<T>(false);
     compaction(engine, stream, tiled, len, |to| {
         engine
             .launch(&tiled.kernel, stream)?
@@ -114,8 +138,8 @@ fn by_range<T: Selectable, R: DeviceElement>(
             .in_out(to.tiles)
             .value(len as u64)
             .value(to.tile_count)
-            .value(order.magnitude)
-            .value(order.flip)
+            .value(condition.order.magnitude)
+            .value(condition.order.flip)
             .value(condition.least)
             .value(condition.span)
             .value(u32::from(condition.outside))

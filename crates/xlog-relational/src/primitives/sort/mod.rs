@@ -129,7 +129,8 @@ pub fn sort_keys<K: SortKey>(
     by: &SortBy,
 ) -> ResourceResult<TrackedCudaSlice<K>> {
     let kernels = (K::KERNELS, &K::KERNELS.keys);
-    Ok(sort::<K, u32>(engine, stream, kernels, keys, None, len, by)?.0)
+    let order = Order::of::<K>(by.descending);
+    Ok(sort::<K, u32>(engine, stream, kernels, keys, None, len, &by.bits, order)?.0)
 }
 
 /// The first `len` of `keys` and of `values`, sorted by the keys, in memory of their own.
@@ -145,11 +146,44 @@ pub fn sort_pairs<K: SortKey, V: SortValue>(
     by: &SortBy,
 ) -> ResourceResult<(TrackedCudaSlice<K>, TrackedCudaSlice<V>)> {
     let kernels = (K::KERNELS, V::kernels(K::KERNELS));
-    let (keys, values) = sort(engine, stream, kernels, keys, Some(values), len, by)?;
-    match values {
-        Some(values) => Ok((keys, values)),
-        None => Err("a sort of pairs lost its values".into()),
-    }
+    let order = Order::of::<K>(by.descending);
+    both(sort(engine, stream, kernels, keys, Some(values), len, &by.bits, order)?)
+}
+
+/// As [`sort_keys`] by all bits, for memory that is typed by width alone: `order` says what the
+/// bits mean.
+#[track_caller]
+pub(crate) fn sort_bits<B: SortKey<Bits = B>>(
+    engine: &Engine,
+    stream: StreamId,
+    keys: &TrackedCudaSlice<B>,
+    len: u64,
+    order: Order<B>,
+) -> ResourceResult<TrackedCudaSlice<B>> {
+    let (kernels, bits) = ((B::KERNELS, &B::KERNELS.keys), 0..8 * size_of::<B>() as u32);
+    Ok(sort::<B, u32>(engine, stream, kernels, keys, None, len, &bits, order)?.0)
+}
+
+/// As [`sort_pairs`], for memory that is typed by width alone: `order` says what the bits mean, and
+/// `bits` which of them count after that change.
+#[track_caller]
+pub(crate) fn sort_bit_pairs<B: SortKey<Bits = B>, V: SortValue>(
+    engine: &Engine,
+    stream: StreamId,
+    keys: &TrackedCudaSlice<B>,
+    values: &TrackedCudaSlice<V>,
+    len: u64,
+    bits: &Range<u32>,
+    order: Order<B>,
+) -> ResourceResult<(TrackedCudaSlice<B>, TrackedCudaSlice<V>)> {
+    let kernels = (B::KERNELS, V::kernels(B::KERNELS));
+    both(sort(engine, stream, kernels, keys, Some(values), len, bits, order)?)
+}
+
+fn both<K, V>(
+    (keys, values): Owned<K, V>,
+) -> ResourceResult<(TrackedCudaSlice<K>, TrackedCudaSlice<V>)> {
+    values.map(|values| (keys, values)).ok_or_else(|| "a sort of pairs lost its values".into())
 }
 
 /// Keys, and the values that go with them.
@@ -161,6 +195,7 @@ struct Rows<'r, K, V> {
 /// The same as memory of one's own.
 type Owned<K, V> = (TrackedCudaSlice<K>, Option<TrackedCudaSlice<V>>);
 
+#[allow(clippy::too_many_arguments)] // what the public forms take, and what they know
 #[track_caller]
 fn sort<K: SortKey, V: DeviceElement>(
     engine: &Engine,
@@ -169,14 +204,15 @@ fn sort<K: SortKey, V: DeviceElement>(
     keys: &TrackedCudaSlice<K>,
     values: Option<&TrackedCudaSlice<V>>,
     len: u64,
-    by: &SortBy,
+    bits: &Range<u32>,
+    order: Order<K::Bits>,
 ) -> ResourceResult<Owned<K, V>> {
     let len = checked_rows(len, keys.len(), "the keys to sort")?;
     if let Some(values) = values {
         checked_rows(len as u64, values.len(), "the values to sort along")?;
     }
     let width = 8 * size_of::<K>() as u32;
-    let bits = by.bits.clone();
+    let bits = bits.clone();
     if bits.start > bits.end || bits.end > width {
         return Err(ResourceError::StreamMisuse(format!(
             "a sort by bits {}..{} of keys that have {width}; name bits in order, up to {width}",
@@ -191,7 +227,6 @@ fn sort<K: SortKey, V: DeviceElement>(
             values.map(|_| engine.alloc(room(len), stream, "sorted values")).transpose()?;
         Ok((keys, values))
     };
-    let order = Order::of::<K>(by.descending);
     let input = Rows { keys, values };
     let result = fresh()?;
     match len {

@@ -1,0 +1,282 @@
+//! The rows for which a predicate is true.
+
+use bytemuck::Pod;
+use xlog_cuda::{
+    device_runtime::{ResourceResult, StreamId},
+    memory::TrackedCudaSlice,
+};
+
+use super::{
+    limit::copy,
+    take::{column_bytes, numbered_rows, take},
+};
+use crate::{
+    Engine,
+    column::{Column, ColumnParts, Values},
+    error::RelationalResult,
+    expr::{Checked, Comparison, Expr, Mask, Node, Program},
+    primitives::{
+        BitCondition, Condition, Pending, select_bits_if, select_by_mask, select_rows_by_mask,
+        select_rows_if_bits,
+    },
+    scalar::Scalar,
+    table::Table,
+    types::DataType,
+};
+
+/// The rows of `table` for which `predicate` is true, in their order; not those for which it is
+/// missing. Waits for the device once, to learn how many there are.
+///
+/// A comparison of a column without nulls with a literal is part of the kernel that selects. Any
+/// other predicate is evaluated to a bit a row first. Columns of four and eight bytes without nulls
+/// are selected directly, others by row number.
+///
+/// ```
+/// use std::sync::Arc;
+/// use xlog_cuda::{CudaDevice, device_runtime::StreamId};
+/// use xlog_relational::{Column, Engine, Table, col, ops};
+///
+/// let (engine, stream) = (Engine::new(Arc::new(CudaDevice::host()))?, StreamId::DEFAULT);
+/// let age = Column::from_options(&engine, &[Some(17u32), None, Some(44)], stream)?;
+/// let table = Table::new(&engine, [("age", age)])?;
+/// assert_eq!(ops::filter(&table, &col("age").gt_eq(18), stream)?.rows(), 1);
+/// # Ok::<(), xlog_relational::RelationalError>(())
+/// ```
+pub fn filter(table: &Table, predicate: &Expr, stream: StreamId) -> RelationalResult<Table> {
+    let checked = predicate.check_predicate(&table.schema())?;
+    let rows = numbered_rows(table)?;
+    let plan = match Fused::of(table, &checked) {
+        Some(fused) => Plan::Fused(fused),
+        None => Plan::Masked(predicate.compile_checked(&checked, table)?),
+    };
+    if rows == 0 {
+        return Ok(table.clone());
+    }
+    plan.run(table, stream).map_err(|error| {
+        let needed = rows as u64 * plan.row_bytes(table);
+        error.needing(&format!("a filter of {rows} rows"), Some(needed))
+    })
+}
+
+/// How rows are selected.
+enum Plan<'t> {
+    Fused(Fused<'t>),
+    Masked(Program),
+}
+
+/// A comparison with a literal that the selecting kernel does itself.
+struct Fused<'t> {
+    /// The column's place.
+    index: usize,
+    condition: FusedCondition<'t>,
+}
+
+enum FusedCondition<'t> {
+    Words(&'t TrackedCudaSlice<u32>, BitCondition<u32>),
+    Longs(&'t TrackedCudaSlice<u64>, BitCondition<u64>),
+}
+
+impl<'t> Fused<'t> {
+    fn of(table: &'t Table, checked: &Checked) -> Option<Self> {
+        let Node::Compare(comparison, left, right) = &checked.node else { return None };
+        let (index, literal, comparison) = match (&left.node, &right.node) {
+            (Node::Column(index), Node::Literal(literal)) => (*index, literal, *comparison),
+            (Node::Literal(literal), Node::Column(index)) => {
+                (*index, literal, comparison.flipped())
+            }
+            _ => return None,
+        };
+        let (_, column) = table.columns().nth(index)?;
+        let condition = match column.values() {
+            _ if column.is_nullable() => return None,
+            Values::Bytes(_) => return None,
+            Values::Words(memory) => {
+                FusedCondition::Words(memory, word_condition(column, comparison, literal)?)
+            }
+            Values::Longs(memory) => {
+                FusedCondition::Longs(memory, long_condition(column, comparison, literal)?)
+            }
+        };
+        Some(Self { index, condition })
+    }
+}
+
+fn word_condition(
+    column: &Column,
+    comparison: Comparison,
+    literal: &Scalar,
+) -> Option<BitCondition<u32>> {
+    Some(match (column.data_type(), literal) {
+        (DataType::U32, Scalar::U32(v)) => Condition::comparing(comparison, *v).on_bits(),
+        (DataType::I32, Scalar::I32(v)) => Condition::comparing(comparison, *v).on_bits(),
+        (DataType::Date32, Scalar::Date32(v)) => Condition::comparing(comparison, *v).on_bits(),
+        (DataType::F32, Scalar::F32(v)) => Condition::comparing(comparison, *v).on_bits(),
+        // A text has one code, or none that a row could have; an order is not one of codes.
+        (DataType::Utf8, Scalar::Utf8(text))
+            if matches!(comparison, Comparison::Equal | Comparison::NotEqual) =>
+        {
+            let code = column.dictionary()?.code_of(text)?;
+            Condition::comparing(comparison, code).on_bits()
+        }
+        _ => return None,
+    })
+}
+
+fn long_condition(
+    column: &Column,
+    comparison: Comparison,
+    literal: &Scalar,
+) -> Option<BitCondition<u64>> {
+    Some(match (column.data_type(), literal) {
+        (DataType::U64, Scalar::U64(v)) => Condition::comparing(comparison, *v).on_bits(),
+        (DataType::I64, Scalar::I64(v)) => Condition::comparing(comparison, *v).on_bits(),
+        (DataType::Timestamp, Scalar::Timestamp(v)) => {
+            Condition::comparing(comparison, *v).on_bits()
+        }
+        (DataType::F64, Scalar::F64(v)) => Condition::comparing(comparison, *v).on_bits(),
+        _ => return None,
+    })
+}
+
+/// What becomes of one column.
+enum Selected {
+    Words(Pending<u32>),
+    Longs(Pending<u64>),
+    /// Fetched by row number, once it is known how many there are.
+    ByRows,
+}
+
+impl Plan<'_> {
+    fn run(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
+        let (engine, len) = (table.engine(), table.rows());
+        let mask = match self {
+            Self::Fused(_) => None,
+            Self::Masked(program) => Some(program.mask(table, stream)?),
+        };
+        let mut selected = Vec::with_capacity(table.width());
+        for (index, (_, column)) in table.columns().enumerate() {
+            selected.push(self.select(index, column, mask.as_ref(), stream)?);
+        }
+        let by_rows = selected.iter().any(|one| matches!(one, Selected::ByRows));
+        let rows = match by_rows {
+            true => Some(self.select_rows(engine, mask.as_ref(), len, stream)?),
+            false => None,
+        };
+
+        // The one wait: the count, and whether the predicate overflowed.
+        let count = match (&rows, selected.first()) {
+            (Some(rows), _) => rows.count(),
+            (None, Some(Selected::Words(pending))) => pending.count(),
+            (None, Some(Selected::Longs(pending))) => pending.count(),
+            // No columns, no rows.
+            _ => return Ok(table.clone()),
+        };
+        let count = count.start_download(stream)?;
+        let overflow = mask.as_ref().and_then(Mask::overflow);
+        let overflow = overflow.map(|flags| flags.start_download(stream)).transpose()?;
+        let count = count.wait()?.first().copied().unwrap_or(0);
+        if let Some(flags) = overflow {
+            Mask::refuse(flags.wait()?.first().copied().unwrap_or(0))?;
+        }
+        if count == len {
+            return Ok(table.clone());
+        }
+        let count = count as usize;
+        let rows = rows.map(|rows| rows.into_parts().0);
+        let mut columns = Vec::with_capacity(table.width());
+        for ((name, column), selected) in table.columns().zip(selected) {
+            let column = match (selected, &rows) {
+                (Selected::Words(pending), _) => kept(column, pending, count, stream)?,
+                (Selected::Longs(pending), _) => kept(column, pending, count, stream)?,
+                (Selected::ByRows, Some(rows)) => take(column, rows, count, stream)?,
+                (Selected::ByRows, None) => column.clone(),
+            };
+            columns.push((name, column));
+        }
+        Table::new(engine, columns)
+    }
+
+    /// Starts to select the values of a column, if that goes without row numbers.
+    fn select(
+        &self,
+        index: usize,
+        column: &Column,
+        mask: Option<&Mask>,
+        stream: StreamId,
+    ) -> ResourceResult<Selected> {
+        let (engine, len) = (column.engine(), column.len() as u64);
+        Ok(match (self, mask) {
+            (Self::Fused(fused), _) if fused.index == index => match &fused.condition {
+                FusedCondition::Words(memory, condition) => {
+                    Selected::Words(select_bits_if(engine, stream, memory, len, condition)?)
+                }
+                FusedCondition::Longs(memory, condition) => {
+                    Selected::Longs(select_bits_if(engine, stream, memory, len, condition)?)
+                }
+            },
+            (Self::Masked(_), Some(mask)) if !column.is_nullable() => match column.values() {
+                Values::Bytes(_) => Selected::ByRows,
+                Values::Words(memory) => {
+                    Selected::Words(select_by_mask(engine, stream, memory, mask.words(), len)?)
+                }
+                Values::Longs(memory) => {
+                    Selected::Longs(select_by_mask(engine, stream, memory, mask.words(), len)?)
+                }
+            },
+            _ => Selected::ByRows,
+        })
+    }
+
+    fn select_rows(
+        &self,
+        engine: &Engine,
+        mask: Option<&Mask>,
+        len: u64,
+        stream: StreamId,
+    ) -> ResourceResult<Pending<u32>> {
+        match (self, mask) {
+            (Self::Fused(fused), _) => match &fused.condition {
+                FusedCondition::Words(memory, condition) => {
+                    select_rows_if_bits(engine, stream, memory, len, condition)
+                }
+                FusedCondition::Longs(memory, condition) => {
+                    select_rows_if_bits(engine, stream, memory, len, condition)
+                }
+            },
+            (Self::Masked(_), Some(mask)) => {
+                select_rows_by_mask(engine, stream, mask.words(), len)
+            }
+            (Self::Masked(_), None) => Err("a filter lost its mask".into()),
+        }
+    }
+
+    /// Bytes a row that are needed at most: every row may be selected.
+    fn row_bytes(&self, table: &Table) -> u64 {
+        let columns: u64 = table.columns().map(|(_, column)| column_bytes(column)).sum();
+        // Row numbers, and a byte for the mask.
+        columns + 4 + 1
+    }
+}
+
+/// Selected values as a column. Memory that would be mostly empty is exchanged for some that fits.
+fn kept<T: Pod>(
+    column: &Column,
+    pending: Pending<T>,
+    count: usize,
+    stream: StreamId,
+) -> RelationalResult<Column>
+where
+    Values: From<TrackedCudaSlice<T>>,
+{
+    /// Below this many bytes it does not matter.
+    const SMALL: usize = 1 << 16;
+    let (values, _) = pending.into_parts();
+    let bytes = values.len() * size_of::<T>();
+    let values = if 4 * count < values.len() && bytes > SMALL {
+        copy(column.engine(), &values, 0..count, stream)?
+    } else {
+        values
+    };
+    let parts = ColumnParts { len: count, values: values.into(), ..column.parts().clone() };
+    Column::from_parts(column.engine(), parts)
+}
