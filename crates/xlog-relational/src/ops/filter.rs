@@ -243,9 +243,7 @@ impl Plan<'_> {
                     select_rows_if_bits(engine, stream, memory, len, condition)
                 }
             },
-            (Self::Masked(_), Some(mask)) => {
-                select_rows_by_mask(engine, stream, mask.words(), len)
-            }
+            (Self::Masked(_), Some(mask)) => select_rows_by_mask(engine, stream, mask.words(), len),
             (Self::Masked(_), None) => Err("a filter lost its mask".into()),
         }
     }

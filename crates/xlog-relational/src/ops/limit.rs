@@ -56,8 +56,7 @@ fn part(column: &Column, window: Range<usize>, stream: StreamId) -> RelationalRe
         }
         None => None,
     };
-    let parts =
-        ColumnParts { len, values, validity, null_count: None, ..column.parts().clone() };
+    let parts = ColumnParts { len, values, validity, null_count: None, ..column.parts().clone() };
     Column::from_parts(engine, parts)
 }
 

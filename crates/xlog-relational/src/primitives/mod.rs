@@ -34,6 +34,6 @@ pub use select::{
     Comparison, Condition, Selectable, select_by_mask, select_if, select_rows_by_mask,
     select_rows_if,
 };
-pub(crate) use sort::{sort_bit_pairs, sort_bits};
 pub use sort::{SortBy, SortKey, SortValue, sort_keys, sort_pairs};
+pub(crate) use sort::{sort_bit_pairs, sort_bits};
 pub use unique::{Runs, run_lengths, run_starts, unique};
