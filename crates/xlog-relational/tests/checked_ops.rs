@@ -45,7 +45,7 @@ fn eight_threads_over_shared_inputs_are_clean() {
     let checked = CheckedDevice::new(11);
     {
         let stack = checked.production_stack().expect("a stack");
-        ops_rounds::rounds(&Engine::over(&stack), 4);
+        ops_rounds::rounds(&Engine::over(&stack), 16);
     }
     checked.assert_clean();
 }

@@ -69,7 +69,16 @@ fn single_of(relation: &Relation) -> RelationalResult<Relation> {
     Relation::new(vec![relation.column("id")?.clone()])
 }
 
-const OTHERS: [Case; 12] = [
+const OTHERS: [Case; 13] = [
+    Case {
+        name: "inner join of words",
+        run: |left, right, stream| {
+            hash_join(&single(left)?, &single(right)?, ID, JoinKind::Inner, stream)
+        },
+        expected: |left, right| {
+            reference::join(&single_of(left)?, &single_of(right)?, ID, JoinKind::Inner)
+        },
+    },
     Case {
         name: "group by a key",
         run: |left, _, stream| group_by(left, &["id"], &figures(), stream),

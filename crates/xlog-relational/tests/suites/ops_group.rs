@@ -42,7 +42,7 @@ fn exact_figures(relation: &Relation) -> Vec<Aggregate> {
 
 fn as_reference(engine: &Engine) {
     let tables = (strategies::any_relation(80), 0..5usize);
-    for_all(60, tables, |(relation, keys)| {
+    for_all(200, tables, |(relation, keys)| {
         let schema = relation.schema();
         let keys = keys.min(schema.len());
         let keys: Vec<&str> = schema.fields()[..keys].iter().map(|f| f.name.as_str()).collect();
@@ -68,7 +68,7 @@ fn float_sums(engine: &Engine) {
         1 => prop::sample::select(vec![None, Some(-0.0), Some(f32::NAN), Some(f32::INFINITY)]),
     ];
     let rows = prop::collection::vec((0..4u32, number), 0..100);
-    for_all(40, rows, |rows| {
+    for_all(100, rows, |rows| {
         let of = |name: &str, data_type, value: &dyn Fn(f32) -> Scalar| {
             let values = rows.iter().map(|(_, number)| number.map(value)).collect();
             HostColumn::new(Field::new(name, data_type), values)

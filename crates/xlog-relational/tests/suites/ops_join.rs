@@ -36,7 +36,7 @@ fn as_reference(engine: &Engine) {
         let right: Vec<_> = right_keys.into_iter().chain(right).collect();
         (Just(count), strategies::relation(left, 50), strategies::relation(right, 50))
     });
-    for_all(60, tables, |(count, left, right)| {
+    for_all(200, tables, |(count, left, right)| {
         let names: Vec<String> = (0..count).map(|index| format!("k{index}")).collect();
         let on: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
         let (a, b) = (upload(engine, &left, STREAM), upload(engine, &right, STREAM));
@@ -124,7 +124,7 @@ fn many_partners(engine: &Engine) {
         counts
     };
     let (lefts, rights) = (count(&left), count(&right));
-    let of = |counts: &HashMap<i32, u64>, key| counts.get(key).copied().unwrap_or(0);
+    let of = |counts: &HashMap<i32, u64>, key: &i32| counts.get(key).copied().unwrap_or(0);
     let pairs: u64 = lefts.iter().map(|(key, rows)| rows * of(&rights, key)).sum();
     let lonely = |keys: &[i32], others: &HashMap<i32, u64>| {
         keys.iter().filter(|key| of(others, key) == 0).count() as u64

@@ -25,7 +25,7 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
 }
 
 fn distinct_rows(engine: &Engine) {
-    for_all(80, strategies::any_relation(90), |relation| {
+    for_all(200, strategies::any_relation(90), |relation| {
         let table = upload(engine, &relation, STREAM);
         let expected = Ok(reference::distinct(&relation));
         assert_same_rows(distinct(&table, None, STREAM), expected, STREAM, "all columns");
@@ -40,7 +40,7 @@ fn distinct_rows(engine: &Engine) {
 }
 
 fn as_reference(engine: &Engine) {
-    for_all(80, strategies::two_relations(60), |(left, right)| {
+    for_all(200, strategies::two_relations(60), |(left, right)| {
         let (a, b) = (upload(engine, &left, STREAM), upload(engine, &right, STREAM));
         let same = |got, expected, what| assert_same_rows(got, expected, STREAM, what);
         same(union(&a, &b, STREAM), reference::union(&left, &right), "union");

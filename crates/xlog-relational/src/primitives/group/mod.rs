@@ -136,6 +136,7 @@ fn number(
     side: &Prepared<'_>,
     absent: &Absent,
     tuning: Tuning,
+    at_most: bool,
 ) -> ResourceResult<Numbered> {
     let enough = Table::slots_for(side.rows);
     let mut capacity = enough.min(tuning.first_slots.max(64));
@@ -159,6 +160,9 @@ fn number(
             .output(&rows)
             .in_out(&state)
             .launch(dims(engine, capacity, 2048))?;
+        if at_most && capacity == enough {
+            return Ok(Numbered { slots, numbers, rows, count: side.rows });
+        }
         let words = state.start_download(stream)?.wait()?;
         if words[1] == 0 {
             return Ok(Numbered { slots, numbers, rows, count: u64::from(words[0]) });
@@ -266,7 +270,21 @@ impl<'e> Grouping<'e> {
         keys.check("the table")?;
         let absent = Absent::new(engine, stream)?;
         let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, tuning.hash_mask)?;
-        let numbered = number(engine, stream, &side, &absent, tuning)?;
+        let numbered = number(engine, stream, &side, &absent, tuning, false)?;
+        Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
+    }
+
+    /// The groups of `keys`, counted as many as there may be where the first table is large enough
+    /// for all: then nothing is waited for, and groups behind the last one have no rows.
+    pub(crate) fn at_most(
+        engine: &'e Engine,
+        stream: StreamId,
+        keys: &Keys<'_>,
+    ) -> ResourceResult<Self> {
+        keys.check("the table")?;
+        let (absent, tuning) = (Absent::new(engine, stream)?, Tuning::default());
+        let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, tuning.hash_mask)?;
+        let numbered = number(engine, stream, &side, &absent, tuning, true)?;
         Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
     }
 
