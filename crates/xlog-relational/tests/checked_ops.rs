@@ -1,10 +1,10 @@
 //! Every operator on the checked host device, where an access that was not declared, memory that
 //! nobody wrote and a wait that is missing are found.
 
-#[allow(unreachable_pub, dead_code)] // shared with the programs that run every suite
+#[allow(unreachable_pub, dead_code, clippy::panic)] // shared with the programs that run every suite
 #[path = "suites/ops_cases.rs"]
 mod ops_cases;
-#[allow(unreachable_pub, dead_code)]
+#[allow(unreachable_pub, dead_code, clippy::panic)]
 #[path = "suites/ops_rounds.rs"]
 mod ops_rounds;
 

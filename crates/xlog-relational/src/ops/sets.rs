@@ -37,8 +37,8 @@ pub fn union(left: &Table, right: &Table, stream: StreamId) -> RelationalResult<
 /// Every different row that is in both tables; with `all`, as often as in the one that has it less
 /// often. Columns are matched as [`union`] does.
 ///
-/// Waits for the device once, to learn the number of rows kept. Tables of more than two million rows
-/// take a second wait, for the number of different rows, and a third if those are millions.
+/// Waits for the device once, to learn the number of rows kept. More than two million rows take a
+/// second wait, for the number of different rows, and a third if those are millions.
 pub fn intersect(
     left: &Table,
     right: &Table,

@@ -204,7 +204,7 @@ impl<T: DeviceElement + Send + Sync> KernelBody for Stack<T> {
         let out = call.output::<T>(2, above + below)?;
         for (input, from, rows) in [(&left, 0, above), (&right, above, below)] {
             call.in_parts(rows, call.threads_for(rows), PIECE, |_, range| {
-                let mut piece = vec![T::zeroed(); PIECE];
+                let mut piece = [T::zeroed(); PIECE];
                 for part in pieces(range, PIECE) {
                     input.read_into(part.start, &mut piece[..part.len()]);
                     out.write_from(from + part.start, &piece[..part.len()]);

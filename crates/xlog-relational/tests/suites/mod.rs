@@ -1,5 +1,7 @@
 //! The suites, one source for both devices.
 
+#![allow(clippy::panic)] // that is how a test fails
+
 use libtest_mimic::{Arguments, Trial};
 use xlog_relational::Engine;
 

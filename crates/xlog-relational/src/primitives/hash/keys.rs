@@ -229,11 +229,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
             let rows = self.sides[index].rows as usize;
             let column = self.sides[index].columns[c];
             let validity = column.validity.map(Memory::Lent);
-            let words = match column.words {
-                KeyWords::U32(words) => KeyWords::U32(words),
-                KeyWords::U64(words) => KeyWords::U64(words),
-            };
-            self.launch(index, words, validity.as_ref(), lane, null_bit, first_keys, rows)?;
+            self.launch(index, column.words, validity.as_ref(), lane, null_bit, first_keys, rows)?;
         }
         self.first_valid = false;
         Ok(())
