@@ -1,9 +1,9 @@
 //! Which device a command runs on.
 
-use std::{fmt, str::FromStr};
+use std::{fmt, str::FromStr, sync::Arc};
 
 use xlog_cuda::{CudaDevice, device_runtime::ResourceError};
-use xlog_driver::DeviceKind;
+use xlog_driver::{DeviceKind, Driver, DriverResult, cuda::CudaDriver, host::HostDriver};
 
 /// A device as the command line names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +24,18 @@ impl DeviceChoice {
             Self::Host => Ok(CudaDevice::host()),
             Self::Cuda(ordinal) => CudaDevice::new(ordinal),
         }
+    }
+
+    /// Opens the device's driver alone.
+    pub(crate) fn open_driver(self) -> DriverResult<Arc<dyn Driver>> {
+        Ok(match self {
+            Self::Host => Arc::new(HostDriver::new(0)),
+            Self::Cuda(ordinal) => Arc::new(CudaDriver::open(ordinal)?),
+            Self::Auto => match CudaDriver::open(0) {
+                Ok(driver) => Arc::new(driver),
+                Err(_) => Arc::new(HostDriver::new(0)),
+            },
+        })
     }
 }
 

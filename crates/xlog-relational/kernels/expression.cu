@@ -117,8 +117,8 @@ __device__ __forceinline__ bool compare(unsigned char kind, unsigned int compari
 }
 
 // a op b in the kind; sets `overflows`, or clears `there` for an integer divided by zero.
-__device__ __forceinline__ u64 calculate(unsigned char opcode, unsigned char kind, u64 a, u64 b,
-                                         bool& overflows, bool& there) {
+__device__ __forceinline__ u64 calculate_here(unsigned char opcode, unsigned char kind, u64 a,
+                                              u64 b, bool& overflows, bool& there) {
     if (kind == kF64) {
         double x = real(a), y = real(b);
         switch (opcode) {
@@ -176,7 +176,22 @@ __device__ __forceinline__ u64 calculate(unsigned char opcode, unsigned char kin
     return static_cast<u64>(divides ? x / y : x % y);
 }
 
-__device__ __forceinline__ bool contains(const u64* words, unsigned int count, u64 wanted) {
+struct Calculated {
+    u64 bits;
+    bool overflows;
+    bool there;
+};
+
+// Out of line: divisions and remainders are long, and five kernels of four rows each would hold them
+// 20 times, which the driver has to translate when the module is loaded.
+__device__ __noinline__ Calculated calculate(unsigned char opcode, unsigned char kind, u64 a,
+                                             u64 b) {
+    Calculated result{0, false, true};
+    result.bits = calculate_here(opcode, kind, a, b, result.overflows, result.there);
+    return result;
+}
+
+__device__ __noinline__ bool contains(const u64* words, unsigned int count, u64 wanted) {
     unsigned int low = 0, high = count;
     while (low < high) {
         unsigned int middle = low + (high - low) / 2;
@@ -417,13 +432,12 @@ __device__ __forceinline__ void interpret(const Arguments& arguments, Store stor
                             top.bits[r] = compare(kind, argument, left.bits[r], top.bits[r]);
                             continue;
                         }
-                        bool overflows = false, there = true;
-                        top.bits[r] =
-                            calculate(opcode, kind, left.bits[r], top.bits[r], overflows, there);
-                        if (!there) {
+                        Calculated result = calculate(opcode, kind, left.bits[r], top.bits[r]);
+                        top.bits[r] = result.bits;
+                        if (!result.there) {
                             top.there &= ~(1u << r);
                         }
-                        if (overflows && top.there >> r & 1) {
+                        if (result.overflows && top.there >> r & 1) {
                             overflowed |= 1u << opcode;
                         }
                     }

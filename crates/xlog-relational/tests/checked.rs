@@ -96,7 +96,7 @@ fn selections(engine: &Engine, streams: &[StreamId; 3], len: usize) {
 
 #[test]
 fn no_primitive_touches_what_it_did_not_declare() {
-    for seed in 0..6 {
+    for seed in 0..20 {
         let checked = CheckedDevice::new(seed);
         let stack = checked.production_stack().expect("a stack");
         let engine = Engine::over(&stack);

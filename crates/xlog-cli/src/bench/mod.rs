@@ -10,6 +10,7 @@ mod fan;
 mod idle_driver;
 mod lab;
 mod measure;
+mod ops;
 mod pairs;
 mod quiet_core;
 mod reads;
@@ -22,7 +23,7 @@ use std::sync::Arc;
 use clap::Args;
 use xlog_driver::DeviceKind;
 
-pub(crate) use self::alloc::run_alloc;
+pub(crate) use self::{alloc::run_alloc, ops::run_ops};
 use self::{lab::Lab, quiet_core::QuietCore, report::Report};
 use crate::{
     Failure,

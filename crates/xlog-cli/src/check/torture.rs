@@ -3,17 +3,16 @@
 use std::sync::Arc;
 
 use serde_json::json;
-use xlog_driver::{Driver, cuda::CudaDriver, host::HostDriver};
 use xlog_testkit::{
     LayeredDriver,
     check::{Stack, Torture, plant, torture},
 };
 
 use super::{CheckOptions, Found, progress::Progress};
-use crate::{Failure, device::DeviceChoice};
+use crate::Failure;
 
 pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
-    let driver = open(options.device)?;
+    let driver = options.device.open_driver()?;
     if let Some(mistake) = options.plant {
         plant(&driver, mistake)?;
         say!("planted: {mistake:?}");
@@ -71,15 +70,4 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
         }
         Some(failure) => Err(Box::new(Found(failure))),
     }
-}
-
-fn open(device: DeviceChoice) -> Result<Arc<dyn Driver>, Failure> {
-    Ok(match device {
-        DeviceChoice::Host => Arc::new(HostDriver::new(0)),
-        DeviceChoice::Cuda(ordinal) => Arc::new(CudaDriver::open(ordinal)?),
-        DeviceChoice::Auto => match CudaDriver::open(0) {
-            Ok(driver) => Arc::new(driver),
-            Err(_) => Arc::new(HostDriver::new(0)),
-        },
-    })
 }

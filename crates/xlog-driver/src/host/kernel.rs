@@ -250,6 +250,7 @@ impl<T: Pod, M: MemoryPolicy> Cells<'_, T, M> {
         }
     }
 
+    #[inline]
     fn read_into(&self, start: usize, values: &mut [T]) {
         let address = self.address(start, values.len());
         if self.policy.may_read(address, size_of_val(values)) {
@@ -267,6 +268,7 @@ impl<T: Pod, M: MemoryPolicy> Cells<'_, T, M> {
         }
     }
 
+    #[inline]
     fn write_from(&self, start: usize, values: &[T]) {
         let address = self.address(start, values.len());
         if self.policy.may_write(address, size_of_val(values)) {
@@ -303,6 +305,7 @@ impl<T: Pod, M: MemoryPolicy> Input<'_, T, M> {
     }
 
     /// Copies the values from `start` on into `values`, in one go.
+    #[inline]
     pub fn read_into(&self, start: usize, values: &mut [T]) {
         self.0.read_into(start, values);
     }
@@ -347,6 +350,7 @@ impl<T: Pod, M: MemoryPolicy> Output<'_, T, M> {
     }
 
     /// Copies `values` to `start` and what follows, in one go.
+    #[inline]
     pub fn write_from(&self, start: usize, values: &[T]) {
         self.0.write_from(start, values);
     }

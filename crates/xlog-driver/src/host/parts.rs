@@ -12,11 +12,18 @@ use super::{KernelCall, MemoryPolicy};
 const WORTH_A_THREAD: usize = 1 << 16;
 
 impl<M: MemoryPolicy> KernelCall<'_, M> {
+    /// How many threads the kernel may split its work over; 1 where it is watched. Its accessors
+    /// can be shared with them: threads that write keep to places of their own.
+    #[must_use]
+    pub fn threads(&self) -> usize {
+        if M::WATCHED { 1 } else { processors() }
+    }
+
     /// How many threads work over `len` elements is worth. A watched kernel runs on one: the same
     /// run shows the same accesses in the same order.
     #[must_use]
     pub fn threads_for(&self, len: usize) -> usize {
-        if M::WATCHED { 1 } else { (len / WORTH_A_THREAD).clamp(1, processors()) }
+        (len / WORTH_A_THREAD).clamp(1, self.threads())
     }
 
     /// Calls `work` with the number and the range of each of `parts` parts of `len` elements, all

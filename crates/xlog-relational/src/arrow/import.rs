@@ -31,7 +31,7 @@ impl Table {
         batch: &RecordBatch,
         stream: StreamId,
     ) -> RelationalResult<Self> {
-        let needed = batch.get_array_memory_size() as u64;
+        let needed = batch.columns().iter().map(|array| bytes_for(array)).sum();
         let schema = batch.schema();
         let columns: RelationalResult<Vec<_>> = schema
             .fields()
@@ -184,6 +184,18 @@ impl Import<'_> {
         let nulls = array.logical_nulls();
         self.codes(&coded, nulls.as_ref(), builder.finish())
     }
+}
+
+/// Bytes that a column of an array takes on the device.
+fn bytes_for(array: &dyn Array) -> u64 {
+    let width = match array.data_type() {
+        ArrowType::Boolean => 1,
+        ArrowType::UInt64 | ArrowType::Int64 | ArrowType::Float64 => 8,
+        ArrowType::Timestamp(_, _) => 8,
+        _ => 4,
+    };
+    let words = if array.is_nullable() { validity_words(array.len()) } else { 0 };
+    (array.len().max(1) * width + words * 4) as u64
 }
 
 /// Keys of 32 bits, as they are. A negative one reads as one that is too large.

@@ -10,7 +10,7 @@
 //! |---|---|---|
 //! | `Int32 Int64 UInt32 UInt64 Float32 Float64 Boolean Date32` | the same | the same |
 //! | `Timestamp(Microsecond, None)` | `Timestamp` | the same |
-//! | `Utf8 LargeUtf8 Utf8View`, dictionaries of them with any key | `Utf8` | `Dictionary(UInt32, Utf8)` |
+//! | `Utf8 LargeUtf8 Utf8View`, dictionaries of them | `Utf8` | `Dictionary(UInt32, Utf8)` |
 //!
 //! Any other type is refused with the column's name.
 

@@ -3,9 +3,9 @@
 //! The rules:
 //!
 //! - A *literal number* takes the type of the other side if that changes nothing about it: `100`
-//!   beside a `u64` column is a `u64`, `0.5` beside an `f32` column an `f32`. `0.1` is no `f32`, and
-//!   `-1` no `u64`: they stay what they are. (Where one calculates, `2.0` beside an integer stays
-//!   an `f64` too.)
+//!   beside a `u64` column is a `u64`, `0.5` beside an `f32` column an `f32`. `0.1` is no `f32`,
+//!   and `-1` no `u64`: they stay what they are. (Where one calculates, `2.0` beside an integer
+//!   stays an `f64` too.)
 //! - *Comparing* integers of any types compares what they stand for. An integer and a
 //!   floating-point number are compared as `f64`, which rounds integers beyond 2^53. Truth values,
 //!   dates, timestamps and text are compared with their own kind only.
@@ -97,8 +97,8 @@ impl Checked {
 }
 
 impl Expr {
-    /// The expression over the columns of `schema`. What does not fit is refused: an unknown name, a
-    /// type, an operation that a type does not have.
+    /// The expression over the columns of `schema`. What does not fit is refused: an unknown name,
+    /// a type, an operation that a type does not have.
     ///
     /// ```
     /// use xlog_relational::{DataType, Field, Schema, col};

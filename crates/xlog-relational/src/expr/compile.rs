@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::{
     Checked, Comparison, Expr, Node, Program,
     program::{Kind, Load, MOST_DEPTH, MOST_SLOTS, Opcode, Slot, comparison_argument, instruction},
+    range::RangeTest,
 };
 use crate::{
     column::{Column, Dictionary, DictionaryBuilder},
@@ -78,6 +79,7 @@ impl Compiler<'_> {
             (_, DataType::Utf8) => Some(Arc::new(DictionaryBuilder::new().finish())),
             _ => None,
         };
+        let ranges = RangeTest::all_of(checked, &self.columns).unwrap_or_default();
         self.node(checked)?;
         let refuse = |reason: String| Err(Refusal::Reason(reason));
         if self.slots.len() > MOST_SLOTS {
@@ -100,6 +102,7 @@ impl Compiler<'_> {
             nullable: checked.nullable,
             dictionary,
             can_overflow: self.can_overflow,
+            ranges,
         })
     }
 
@@ -359,5 +362,5 @@ fn normal_float(value: &Scalar) -> u64 {
         Scalar::F64(value) => *value,
         other => return bits_of(other),
     };
-    super::kernel::normal_bits(real)
+    super::machine::normal_bits(real)
 }

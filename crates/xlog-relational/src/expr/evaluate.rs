@@ -24,6 +24,12 @@ use crate::{
 /// Rows that one thread of the device works on at a time, as in `kernels/expression.cu`.
 const ROWS_PER_THREAD: usize = 4;
 
+/// What an evaluation is called where it fails.
+const STEP: &str = "an expression";
+
+/// What the memory of masks is called.
+const MASK: &str = "predicate mask";
+
 /// A column that an expression was evaluated to.
 #[derive(Debug)]
 pub struct Evaluated {
@@ -93,7 +99,25 @@ impl Program {
     /// Evaluates the program for every row of `table` on `stream`. An expression that is a column
     /// is that column, without a copy.
     pub fn evaluate(&self, table: &Table, stream: StreamId) -> RelationalResult<Evaluated> {
-        if let Some(column) = self.bare_column(table) {
+        let result = table.rows().saturating_mul(self.data_type.size() as u64);
+        let evaluated = self.evaluate_rows(table, stream);
+        evaluated.map_err(|error| error.needing(STEP, Some(self.needed(table, result, 1))))
+    }
+
+    /// Bytes that a launch takes: the result, so many masks, and what the program itself uses.
+    fn needed(&self, table: &Table, result: u64, masks: usize) -> u64 {
+        let words = validity_words(table.rows() as usize).saturating_mul(masks);
+        let tables = self.slots.iter().map(|slot| match slot {
+            Slot::Table(ranks) => ranks.len(),
+            Slot::Column { .. } => 0,
+        });
+        let words = words.saturating_add(tables.sum()).saturating_add(1);
+        let program = self.words.len().saturating_mul(8);
+        result.saturating_add(words.saturating_mul(4).saturating_add(program) as u64)
+    }
+
+    fn evaluate_rows(&self, table: &Table, stream: StreamId) -> RelationalResult<Evaluated> {
+        if let Some(column) = self.bare_column(table)? {
             return Ok(Evaluated { column, overflow: None });
         }
         let (engine, rows) = (table.engine(), table.rows() as usize);
@@ -134,11 +158,21 @@ impl Program {
 
     /// Evaluates a predicate for every row of `table` on `stream`.
     pub fn mask(&self, table: &Table, stream: StreamId) -> RelationalResult<Mask> {
+        // Of several ranges, two masks are there at a time.
+        let masks = self.ranges.len().clamp(1, 2);
+        let mask = self.mask_rows(table, stream);
+        mask.map_err(|error| error.needing(STEP, Some(self.needed(table, 0, masks))))
+    }
+
+    fn mask_rows(&self, table: &Table, stream: StreamId) -> RelationalResult<Mask> {
         if self.data_type != DataType::Bool {
             return Err(RelationalError::type_mismatch("a predicate", "bool", self.data_type));
         }
         let (engine, rows) = (table.engine(), table.rows() as usize);
-        let words = engine.alloc(validity_words(rows), stream, "predicate mask")?;
+        if rows > 0 && !self.ranges.is_empty() {
+            return self.mask_of_ranges(table, stream);
+        }
+        let words = engine.alloc(validity_words(rows), stream, MASK)?;
         if rows == 0 {
             words.as_view().fill_bytes(0, stream)?;
             return Ok(Mask { words, overflow: None });
@@ -150,14 +184,39 @@ impl Program {
         Ok(Mask { words, overflow })
     }
 
+    /// The mask of a predicate that is no more than ranges: one launch for each.
+    fn mask_of_ranges(&self, table: &Table, stream: StreamId) -> RelationalResult<Mask> {
+        let words = validity_words(table.rows() as usize);
+        let mut mask = table.engine().alloc(words, stream, MASK)?;
+        for (position, range) in self.ranges.iter().enumerate() {
+            let column = self.slot_of(range.index)?.column_of(table)?;
+            if position == 0 {
+                range.launch(table.engine(), column, None, &mask, stream)?;
+            } else {
+                let next = table.engine().alloc(words, stream, MASK)?;
+                range.launch(table.engine(), column, Some(&mask), &next, stream)?;
+                mask = next;
+            }
+        }
+        Ok(Mask { words: mask, overflow: None })
+    }
+
+    /// The slot of the column at a place.
+    fn slot_of(&self, wanted: usize) -> RelationalResult<&Slot> {
+        let is_it = |slot: &&Slot| matches!(slot, Slot::Column { index, .. } if *index == wanted);
+        self.slots.iter().find(is_it).ok_or_else(|| RelationalError::UnsupportedExpression {
+            expression: format!("column {wanted}"),
+            reason: "the program has no slot for it; compile it again".to_owned(),
+        })
+    }
+
     /// The column that the program does nothing but load.
-    fn bare_column(&self, table: &Table) -> Option<Column> {
-        let ([word], [slot @ Slot::Column { index, .. }]) = (&self.words[..], &self.slots[..])
-        else {
-            return None;
-        };
-        let column = table.columns().nth(*index).map(|(_, column)| column.clone());
-        column.filter(|column| *word as u8 == Opcode::Load as u8 && slot.fits(column))
+    fn bare_column(&self, table: &Table) -> RelationalResult<Option<Column>> {
+        let ([word], [slot]) = (&self.words[..], &self.slots[..]) else { return Ok(None) };
+        match *word as u8 == Opcode::Load as u8 {
+            true => slot.column_of(table).cloned().map(Some),
+            false => Ok(None),
+        }
     }
 
     /// Launches a form of the interpreter; `outputs` appends the last arguments.
@@ -240,17 +299,7 @@ impl Memory {
         let mut slots: [Held; MOST_SLOTS] = Default::default();
         for (held, slot) in slots.iter_mut().zip(&program.slots) {
             *held = match slot {
-                Slot::Column { index, .. } => match table.columns().nth(*index) {
-                    Some((_, column)) if slot.fits(column) => Held::Column(column.clone()),
-                    _ => {
-                        return Err(RelationalError::UnsupportedExpression {
-                            expression: format!("column {index} of {table:?}"),
-                            reason: "the program was compiled for another table; compile it for \
-                                     this one"
-                                .to_owned(),
-                        });
-                    }
-                },
+                Slot::Column { .. } => Held::Column(slot.column_of(table)?.clone()),
                 Slot::Table(ranks) => {
                     let mut words = engine.alloc(ranks.len(), stream, "expression table")?;
                     words.upload_on(ranks, stream)?;

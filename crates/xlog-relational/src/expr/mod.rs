@@ -9,12 +9,16 @@
 //! missing` is false and `true or missing` is true, because those do not depend on it. A filter
 //! keeps the rows for which its predicate is true.
 
+mod bits;
 mod check;
 mod compile;
 mod display;
 mod evaluate;
 mod kernel;
+mod machine;
 mod program;
+mod range;
+mod range_kernel;
 
 pub use check::Checked;
 pub(crate) use check::{Node, whole_number};

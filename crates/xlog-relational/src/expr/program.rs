@@ -7,9 +7,11 @@
 
 use std::sync::Arc;
 
-use super::{Comparison, Operator};
+use super::{Comparison, Operator, range::RangeTest};
 use crate::{
     column::{Column, Dictionary},
+    error::{RelationalError, RelationalResult},
+    table::Table,
     types::DataType,
 };
 
@@ -146,8 +148,21 @@ impl Slot {
         }
     }
 
-    /// Whether a column is one that the program was compiled for.
-    pub(crate) fn fits(&self, column: &Column) -> bool {
+    /// The column of a table that the slot stands for, if it is what the program was compiled for.
+    pub(crate) fn column_of<'t>(&self, table: &'t Table) -> RelationalResult<&'t Column> {
+        let found = match self {
+            Self::Column { index, .. } => table.columns().nth(*index).map(|(_, column)| column),
+            Self::Table(_) => None,
+        };
+        found.filter(|column| self.fits(column)).ok_or_else(|| {
+            RelationalError::UnsupportedExpression {
+                expression: format!("a program over {table:?}"),
+                reason: "it was compiled for another table; compile it for this one".to_owned(),
+            }
+        })
+    }
+
+    fn fits(&self, column: &Column) -> bool {
         let Self::Column { data_type, nullable, dictionary, .. } = self else { return false };
         let same_strings = match (dictionary, column.dictionary()) {
             (Some(a), Some(b)) => Arc::ptr_eq(a, b),
@@ -168,6 +183,8 @@ pub struct Program {
     /// What the codes of a result of text stand for.
     pub(crate) dictionary: Option<Arc<Dictionary>>,
     pub(crate) can_overflow: bool,
+    /// What the program asks, if it is no more than ranges of columns; else empty.
+    pub(crate) ranges: Vec<RangeTest>,
 }
 
 impl Program {

@@ -319,7 +319,7 @@ impl<T: DeviceElement + Send + Sync, R: RowNumber> KernelBody for Gather<T, R> {
         let (values, rows) = (call.input::<T>(0, length(len)?)?, call.input::<R>(1, count)?);
         let out = call.output::<T>(2, count)?;
         call.in_parts(count, call.threads_for(count), PIECE, |_, range| {
-            let mut piece_rows = vec![R::default(); PIECE];
+            let mut piece_rows = [R::default(); PIECE];
             let mut piece = Vec::with_capacity(PIECE);
             for start in range.clone().step_by(PIECE) {
                 let piece_rows = &mut piece_rows[..(range.end - start).min(PIECE)];

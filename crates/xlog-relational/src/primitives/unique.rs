@@ -195,13 +195,17 @@ impl<B: Bits, const ROWS: bool> KernelBody for Heads<B, ROWS> {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         let rows = length(call.value(4)?)?;
         let (input, count) = (call.input::<B>(0, rows)?, call.output::<u64>(2, 1)?);
-        let flags = |range, flags: &mut [u8]| flag_heads(&input, range, flags);
         if ROWS {
-            compact(call, rows, &call.output::<u32>(1, rows)?, &count, flags, row_numbers);
+            let heads = call.output::<u32>(1, rows)?;
+            compact(call, rows, &heads, &count, |range, flags, numbers| {
+                flag_heads(&input, range.clone(), flags);
+                row_numbers(range, numbers);
+            });
         } else {
             let heads = call.output::<B>(1, rows)?;
-            compact(call, rows, &heads, &count, flags, |range, values| {
+            compact(call, rows, &heads, &count, |range, flags, values| {
                 input.read_into(range.start, values);
+                flag_heads(&input, range, flags);
             });
         }
         Ok(())

@@ -20,3 +20,6 @@ pub use join::join;
 pub use relation::{HostColumn, Relation};
 pub use sets::{concat, distinct, except, intersect, union};
 pub use sort::{limit, sort, top_k};
+
+#[cfg(test)]
+mod tests;

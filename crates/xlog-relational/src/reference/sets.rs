@@ -25,7 +25,7 @@ pub fn concat(left: &Relation, right: &Relation) -> RelationalResult<Relation> {
     Relation::new(columns.collect())
 }
 
-/// Every different row of either: SQL's `union`. Its `union all` is [`concat`].
+/// Every different row of either: SQL's `union`. Its `union all` is [`concat()`].
 pub fn union(left: &Relation, right: &Relation) -> RelationalResult<Relation> {
     Ok(distinct(&concat(left, right)?))
 }

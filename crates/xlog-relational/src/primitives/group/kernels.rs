@@ -1,12 +1,12 @@
 //! The kernels of `group_by.cu`.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, ops::Range};
 
 use bytemuck::Pod;
 use xlog_core::ScalarType::{U32, U64};
 use xlog_driver::{
     KernelDefinition, KernelModule, Parameter,
-    host::{HostKernel, KernelBody, KernelCall, KernelFault, MemoryPolicy},
+    host::{HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy},
 };
 
 use crate::primitives::hash::{Bits, length};
@@ -112,6 +112,18 @@ impl Operation {
         }
     }
 
+    /// Two results of the same group as one, and whether the low word of a sum wrapped.
+    fn merge(self, one: u64, other: u64) -> (u64, bool) {
+        match self {
+            Self::SumF32 | Self::SumF64 => {
+                ((f64::from_bits(one) + f64::from_bits(other)).to_bits(), false)
+            }
+            _ if self.is_min() => (one.min(other), false),
+            _ if self.is_max() => (one.max(other), false),
+            _ => one.overflowing_add(other),
+        }
+    }
+
     /// The value a word stands for.
     fn value(self, word: u64) -> u64 {
         let half = word as u32;
@@ -204,15 +216,16 @@ struct Add<Word>(PhantomData<Word>);
 /// Rows whose numbers and words are read together.
 const SPAN: usize = 256;
 
-impl<Word: Pod + Into<u64>> KernelBody for Add<Word> {
+impl<Word: Pod + Into<u64> + Send> KernelBody for Add<Word> {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         use Operation::{Count, SumF32, SumF64, SumI32, SumI64, SumU32, SumU64};
         let operation = Operation::of(call.value(5)?)?;
         // A loop for each kind: the choice is made once and not for each row.
         match operation {
             Count => add::<Word, M, false>(call, operation, |low, _, _| low + 1),
-            SumU32 | SumI32 => add::<Word, M, false>(call, operation, |low, _, word| {
-                low.wrapping_add(operation.word(word))
+            SumU32 => add::<Word, M, false>(call, operation, |low, _, word| low.wrapping_add(word)),
+            SumI32 => add::<Word, M, false>(call, operation, |low, _, word| {
+                low.wrapping_add(SumI32.word(word))
             }),
             SumF32 | SumF64 => add::<Word, M, false>(call, operation, |low, _, word| {
                 let word = f64::from_bits(operation.word(word));
@@ -239,42 +252,104 @@ impl<Word: Pod + Into<u64>> KernelBody for Add<Word> {
     }
 }
 
-fn add<Word: Pod + Into<u64>, M: MemoryPolicy, const WIDE: bool>(
+/// Threads add up for themselves if there are as many rows to a group at least.
+const ROWS_TO_A_GROUP: usize = 4;
+/// Rows below which one thread is enough.
+const FEW_ROWS: usize = 1 << 16;
+
+fn add<Word: Pod + Into<u64> + Send, M: MemoryPolicy, const WIDE: bool>(
     call: &KernelCall<'_, M>,
     operation: Operation,
-    combine: impl Fn(u64, &mut u64, u64) -> u64,
+    combine: impl Fn(u64, &mut u64, u64) -> u64 + Sync,
 ) -> Result<(), KernelFault> {
     let (groups, n) = (length(call.value(8)?)?, length(call.value(9)?)?);
-    let slots = call.input::<u32>(0, n)?;
-    let numbers = call.input::<u32>(1, NO_SLOT as usize)?;
-    let values = call.input::<Word>(2, n)?;
-    let valid = Bits::of(call, 3, n)?;
+    let rows = Rows::<Word, M> {
+        slots: call.input(0, n)?,
+        numbers: call.input(1, NO_SLOT as usize)?,
+        values: call.input(2, n)?,
+        valid: Bits::of(call, 3, n)?,
+        counts: operation == Operation::Count,
+    };
     let (low, low_out) = (call.input::<u64>(6, groups)?, call.output::<u64>(6, groups)?);
     let (high, high_out) = (call.input::<u64>(7, groups)?, call.output::<u64>(7, groups)?);
-    let mut slot = [0u32; SPAN];
-    let mut value = [Word::zeroed(); SPAN];
-    for start in (0..n).step_by(SPAN) {
-        let span = SPAN.min(n - start);
-        slots.read_into(start, &mut slot[..span]);
-        if operation != Operation::Count {
-            values.read_into(start, &mut value[..span]);
-        }
-        for slot in &mut slot[..span] {
-            *slot = if *slot == NO_SLOT { NO_SLOT } else { numbers.get(*slot as usize) };
-        }
-        for k in 0..span {
-            if slot[k] == NO_SLOT || !valid.get(start + k) {
-                continue;
-            }
-            let group = slot[k] as usize;
+    let threads = call.threads();
+    if threads == 1 || groups > n / ROWS_TO_A_GROUP || n < FEW_ROWS {
+        rows.each(0..n, |group, value| {
             let mut more = if WIDE { high.get(group) } else { 0 };
-            low_out.set(group, combine(low.get(group), &mut more, value[k].into()));
+            low_out.set(group, combine(low.get(group), &mut more, value));
             if WIDE {
                 high_out.set(group, more);
+            }
+        });
+        return Ok(());
+    }
+    let first = if operation.is_min() { u64::MAX } else { 0 };
+    let part = n.div_ceil(threads);
+    let sums = std::thread::scope(|scope| {
+        let (rows, combine) = (&rows, &combine);
+        let running: Vec<_> = (0..n)
+            .step_by(part)
+            .map(|from| {
+                scope.spawn(move || {
+                    let mut low = vec![first; groups];
+                    let mut high = vec![0u64; if WIDE { groups } else { 0 }];
+                    rows.each(from..n.min(from + part), |group, value| {
+                        let mut nothing = 0;
+                        let more = if WIDE { &mut high[group] } else { &mut nothing };
+                        low[group] = combine(low[group], more, value);
+                    });
+                    (low, high)
+                })
+            })
+            .collect();
+        running.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+    });
+    for own in sums {
+        let own = own.map_err(|_| KernelFault("a thread of an aggregate ended early".into()))?;
+        for group in 0..groups {
+            let (sum, carry) = operation.merge(low.get(group), own.0[group]);
+            low_out.set(group, sum);
+            if WIDE {
+                let sum = high.get(group).wrapping_add(own.1[group]).wrapping_add(u64::from(carry));
+                high_out.set(group, sum);
             }
         }
     }
     Ok(())
+}
+
+/// Rows with their groups and values.
+struct Rows<'c, Word, M> {
+    slots: Input<'c, u32, M>,
+    numbers: Input<'c, u32, M>,
+    values: Input<'c, Word, M>,
+    valid: Bits<'c, M>,
+    /// Whether the values do not matter, and are not there.
+    counts: bool,
+}
+
+impl<Word: Pod + Into<u64>, M: MemoryPolicy> Rows<'_, Word, M> {
+    /// Calls `row` with the group and the value of each row of a range that counts.
+    #[inline(always)]
+    fn each(&self, rows: Range<usize>, mut row: impl FnMut(usize, u64)) {
+        let mut slot = [0u32; SPAN];
+        let mut value = [Word::zeroed(); SPAN];
+        for start in rows.clone().step_by(SPAN) {
+            let span = SPAN.min(rows.end - start);
+            self.slots.read_into(start, &mut slot[..span]);
+            if !self.counts {
+                self.values.read_into(start, &mut value[..span]);
+            }
+            for slot in &mut slot[..span] {
+                *slot = if *slot == NO_SLOT { NO_SLOT } else { self.numbers.get(*slot as usize) };
+            }
+            for k in 0..span {
+                if slot[k] != NO_SLOT && self.valid.get(start + k) {
+                    row(slot[k] as usize, value[k].into());
+                }
+            }
+        }
+    }
 }
 
 /// Words of a least or greatest value, turned back into the value.

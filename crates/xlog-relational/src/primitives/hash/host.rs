@@ -1,4 +1,5 @@
-//! What the host bodies of the hashed kernels share: hashes, keys and slots, as in the CUDA sources.
+//! What the host bodies of the hashed kernels share: hashes, keys and slots, as in the CUDA
+//! sources.
 
 use xlog_driver::host::{Input, KernelCall, KernelFault, MemoryPolicy};
 
@@ -47,6 +48,10 @@ pub(in crate::primitives) trait HostKeys {
     type Key: Copy + Default;
     /// The key of row `at`.
     fn key(&self, at: usize) -> Self::Key;
+    /// The keys of the rows from `start` on.
+    fn read(&self, start: usize, keys: &mut [Self::Key]) {
+        keys.iter_mut().enumerate().for_each(|(k, key)| *key = self.key(start + k));
+    }
     /// Its hash.
     fn hash(&self, key: Self::Key) -> u32;
     /// What an entry says of it.
@@ -66,6 +71,10 @@ impl<M: MemoryPolicy> HostKeys for Words<'_, M> {
     #[inline(always)]
     fn key(&self, at: usize) -> u32 {
         self.keys.get(at)
+    }
+    #[inline(always)]
+    fn read(&self, start: usize, keys: &mut [u32]) {
+        self.keys.read_into(start, keys);
     }
     #[inline(always)]
     fn hash(&self, key: u32) -> u32 {

@@ -1,6 +1,6 @@
 //! The kernels of `hash_table.cu`.
 
-use std::marker::PhantomData;
+use std::{marker::PhantomData, ops::Range};
 
 use bytemuck::Pod;
 use xlog_core::ScalarType::{U32, U64};
@@ -121,10 +121,15 @@ impl KernelBody for InsertWords {
         let keys = Words { keys: call.input(0, n)?, mask: call.value(8)? };
         let (valid, count) = (Bits::of(call, 1, n)?, count_of(call, 3, n)?);
         let capacity = length(call.value(6)?)?;
-        let table = (call.input(5, capacity)?, call.output(5, capacity)?);
-        let slots = call.output(9, n)?;
-        let full = insert(&keys, &valid, count, &table, call.value(7)?, &slots);
-        if full {
+        let insertion = Insertion {
+            keys,
+            valid,
+            entries: call.input(5, capacity)?,
+            out: call.output(5, capacity)?,
+            farthest: call.value(7)?,
+            slots: call.output(9, n)?,
+        };
+        if insert(call, &insertion, count) {
             call.output::<u32>(10, 1)?.set(0, 1);
         }
         Ok(())
@@ -163,66 +168,149 @@ impl KernelBody for InsertLongs {
         let keys = Longs { keys: call.input(0, n)?, extra, mask: call.value(10)? };
         let (valid, count) = (Bits::of(call, 3, n)?, count_of(call, 5, n)?);
         let capacity = length(call.value(8)?)?;
-        let table = (call.input(7, capacity)?, call.output(7, capacity)?);
-        let slots = call.output(11, n)?;
-        let full = insert(&keys, &valid, count, &table, call.value(9)?, &slots);
-        if full {
+        let insertion = Insertion {
+            keys,
+            valid,
+            entries: call.input(7, capacity)?,
+            out: call.output(7, capacity)?,
+            farthest: call.value(9)?,
+            slots: call.output(11, n)?,
+        };
+        if insert(call, &insertion, count) {
             call.output::<u32>(12, 1)?.set(0, 1);
         }
         Ok(())
     }
 }
 
-/// Whether a key found no place.
-fn insert<K: HostKeys, M: MemoryPolicy>(
-    keys: &K,
-    valid: &Bits<'_, M>,
+/// Rows that are inserted before others are looked up by several threads.
+const FIRST_WAVE: usize = 1 << 15;
+
+/// Inserts all keys; whether one found no place.
+///
+/// Rows go in waves that double in size: threads look up a wave together in what is there, and
+/// those that found nothing are inserted by one. Keys that repeat are there soon.
+fn insert<K: HostKeys + Sync, M: MemoryPolicy>(
+    call: &KernelCall<'_, M>,
+    insertion: &Insertion<'_, K, M>,
     count: usize,
-    table: &(Input<'_, u64, M>, Output<'_, u64, M>),
-    farthest: u64,
-    slots: &Output<'_, u32, M>,
 ) -> bool {
-    let (entries, out) = table;
-    let capacity = entries.len();
-    let mut key = [K::Key::default(); SPAN];
-    let mut first = [0usize; SPAN];
-    let mut found = [NO_SLOT; SPAN];
-    for start in (0..count).step_by(SPAN) {
-        let span = SPAN.min(count - start);
-        let mut near = 0;
-        for k in 0..span {
-            key[k] = keys.key(start + k);
-            first[k] = slot_of(keys.hash(key[k]), capacity);
-            near |= entries.get(first[k]);
-        }
-        // What was read warms the cache; the compiler must not find that nobody uses it.
-        std::hint::black_box(near);
-        for k in 0..span {
-            found[k] = NO_SLOT;
-            if !valid.get(start + k) {
-                continue;
+    let threads = call.threads();
+    let mut start = 0;
+    let mut wave = if threads == 1 { count } else { FIRST_WAVE };
+    while start < count {
+        let end = count.min(start + wave);
+        if start == 0 {
+            if insertion.rows(start..end) {
+                return true;
             }
-            let tag = keys.tag(key[k]);
-            let mut slot = first[k];
-            let mut steps = 0;
-            loop {
-                if steps == farthest {
+        } else {
+            let part = (end - start).div_ceil(threads);
+            let missing = std::thread::scope(|scope| {
+                let parts = (start..end)
+                    .step_by(part)
+                    .map(|from| scope.spawn(move || insertion.look_up(from..end.min(from + part))));
+                let running: Vec<_> = parts.collect();
+                running.into_iter().map(std::thread::ScopedJoinHandle::join).collect::<Vec<_>>()
+            });
+            for rows in missing {
+                let Ok(rows) = rows else { return true };
+                if rows.into_iter().any(|row| insertion.rows(row as usize..row as usize + 1)) {
                     return true;
                 }
-                let entry = entries.get(slot);
-                if entry == EMPTY {
-                    out.set(slot, u64::from(tag) << 32 | (start + k) as u64);
-                    break;
-                }
-                if (entry >> 32) as u32 == tag && keys.same(key[k], entry as u32 as usize) {
-                    break;
-                }
-                slot = slot_after(slot, capacity);
-                steps += 1;
             }
-            found[k] = slot as u32;
+            wave *= 2;
         }
-        slots.write_from(start, &found[..span]);
+        start = end;
     }
     false
+}
+
+/// Keys on their way into a table.
+struct Insertion<'c, K, M> {
+    keys: K,
+    valid: Bits<'c, M>,
+    entries: Input<'c, u64, M>,
+    out: Output<'c, u64, M>,
+    farthest: u64,
+    slots: Output<'c, u32, M>,
+}
+
+impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
+    /// Calls `row` for the rows of a range, span by span, with the first slot of each and what it
+    /// held when the span began.
+    #[inline(always)]
+    fn each(
+        &self,
+        rows: Range<usize>,
+        mut row: impl FnMut(usize, K::Key, usize, u64) -> Option<u32>,
+    ) -> bool {
+        let capacity = self.entries.len();
+        let mut key = [K::Key::default(); SPAN];
+        let mut first = [0usize; SPAN];
+        let mut entry = [EMPTY; SPAN];
+        let mut found = [NO_SLOT; SPAN];
+        for start in rows.clone().step_by(SPAN) {
+            let span = SPAN.min(rows.end - start);
+            self.keys.read(start, &mut key[..span]);
+            for k in 0..span {
+                first[k] = slot_of(self.keys.hash(key[k]), capacity);
+            }
+            for k in 0..span {
+                entry[k] = self.entries.get(first[k]);
+            }
+            for k in 0..span {
+                found[k] = NO_SLOT;
+                if self.valid.get(start + k) {
+                    let slot = row(start + k, key[k], first[k], entry[k]);
+                    let Some(slot) = slot else { return true };
+                    found[k] = slot;
+                }
+            }
+            self.slots.write_from(start, &found[..span]);
+        }
+        false
+    }
+
+    /// Inserts a range of rows; whether one found no place.
+    fn rows(&self, rows: Range<usize>) -> bool {
+        let capacity = self.entries.len();
+        self.each(rows, |at, key, mut slot, _| {
+            let tag = self.keys.tag(key);
+            for _ in 0..self.farthest {
+                let entry = self.entries.get(slot);
+                if entry == EMPTY {
+                    self.out.set(slot, u64::from(tag) << 32 | at as u64);
+                    return Some(slot as u32);
+                }
+                if (entry >> 32) as u32 == tag && self.keys.same(key, entry as u32 as usize) {
+                    return Some(slot as u32);
+                }
+                slot = slot_after(slot, capacity);
+            }
+            None
+        })
+    }
+
+    /// Looks a range of rows up; those whose key is not there yet.
+    fn look_up(&self, rows: Range<usize>) -> Vec<u32> {
+        let capacity = self.entries.len();
+        let mut missing = Vec::new();
+        self.each(rows, |at, key, mut slot, mut entry| {
+            let tag = self.keys.tag(key);
+            for _ in 0..self.farthest {
+                if entry == EMPTY {
+                    break;
+                }
+                if (entry >> 32) as u32 == tag && self.keys.same(key, entry as u32 as usize) {
+                    return Some(slot as u32);
+                }
+                slot = slot_after(slot, capacity);
+                entry = self.entries.get(slot);
+            }
+            missing.push(at as u32);
+            Some(NO_SLOT)
+        });
+        missing
+    }
 }

@@ -1,6 +1,10 @@
 //! Compaction on the host device.
 
-use std::{marker::PhantomData, ops::Range};
+use std::{
+    marker::PhantomData,
+    ops::Range,
+    sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering},
+};
 
 use bytemuck::Pod;
 use xlog_driver::host::{KernelBody, KernelCall, KernelFault, MemoryPolicy, Output};
@@ -11,53 +15,82 @@ use crate::primitives::{
     order::{Bits, Order, Ordered},
 };
 
+/// Rows that a thread compacts before it writes them: what is selected of them stays in a cache.
+const CHUNK: usize = 1 << 16;
+
+/// The end of a chunk that is not known yet.
+const UNKNOWN: u64 = u64::MAX;
+
 /// Writes the values of the rows whose flag is 1, in their order, and how many there are.
 ///
-/// `flags` and `values` fill in those of a range of rows. Flags are asked for twice: how many there
-/// are in a part must be known before the next part can write.
+/// `load` fills in the flags and the values of a range of rows. Threads take one chunk after the
+/// other and hand on where its values end, so that each row is read once.
 pub(in crate::primitives) fn compact<M: MemoryPolicy, V: Pod + Send + Sync>(
     call: &KernelCall<'_, M>,
     rows: usize,
     selected: &Output<'_, V, M>,
     count: &Output<'_, u64, M>,
-    flags: impl Fn(Range<usize>, &mut [u8]) + Sync,
-    values: impl Fn(Range<usize>, &mut [V]) + Sync,
+    load: impl Fn(Range<usize>, &mut [u8], &mut [V]) + Sync,
 ) {
+    let ends: Vec<_> = (0..rows.div_ceil(CHUNK)).map(|_| AtomicU64::new(UNKNOWN)).collect();
+    let (next, broken) = (AtomicUsize::new(0), AtomicBool::new(false));
     let parts = call.threads_for(rows);
-    let counts = call.in_parts(rows, parts, PIECE, |_, range| {
-        let mut piece_flags = vec![0u8; PIECE];
-        pieces(range).fold(0usize, |count, piece| {
-            let piece_flags = &mut piece_flags[..piece.len()];
-            flags(piece, piece_flags);
-            count + piece_flags.iter().map(|&flag| usize::from(flag)).sum::<usize>()
-        })
-    });
-    let mut starts = Vec::with_capacity(parts);
-    let mut total = 0;
-    for count in counts {
-        starts.push(total);
-        total += count;
-    }
-    call.in_parts(rows, parts, PIECE, |part, range| {
-        let mut piece_flags = vec![0u8; PIECE];
-        let mut piece_values = vec![V::zeroed(); PIECE];
-        let mut kept = vec![V::zeroed(); PIECE];
-        let mut place = starts[part];
-        for piece in pieces(range) {
-            let len = piece.len();
-            flags(piece.clone(), &mut piece_flags[..len]);
-            values(piece, &mut piece_values[..len]);
-            // Written every time and kept now and then: a branch would be guessed wrong.
-            let mut held = 0;
-            for (value, flag) in piece_values[..len].iter().zip(&piece_flags) {
-                kept[held] = *value;
-                held += usize::from(*flag);
+    call.in_parts(parts, parts, 1, |_, _| {
+        let _guard = BreakOnPanic(&broken);
+        let mut piece_flags = [0u8; PIECE];
+        let mut piece_values = [V::zeroed(); PIECE];
+        let mut kept = [V::zeroed(); PIECE];
+        let mut chunk_kept = Vec::with_capacity(CHUNK.min(rows));
+        // Chunks are taken in order, so that somebody is at work on every one before this.
+        loop {
+            let chunk = next.fetch_add(1, Ordering::Relaxed);
+            if chunk >= ends.len() {
+                return;
             }
-            selected.write_from(place, &kept[..held]);
-            place += held;
+            chunk_kept.clear();
+            for piece in pieces(chunk * CHUNK..rows.min((chunk + 1) * CHUNK)) {
+                let len = piece.len();
+                load(piece, &mut piece_flags[..len], &mut piece_values[..len]);
+                // Written every time and kept now and then: a branch would be guessed wrong.
+                let mut held = 0;
+                for (value, flag) in piece_values[..len].iter().zip(&piece_flags[..len]) {
+                    kept[held % PIECE] = *value;
+                    held += usize::from(*flag);
+                }
+                chunk_kept.extend_from_slice(&kept[..held]);
+            }
+            let start = if chunk == 0 { 0 } else { wait_for(&ends[chunk - 1], &broken) };
+            ends[chunk].store(start + chunk_kept.len() as u64, Ordering::Release);
+            selected.write_from(start as usize, &chunk_kept);
         }
     });
-    count.set(0, total as u64);
+    count.set(0, ends.last().map_or(0, |end| end.load(Ordering::Acquire)));
+}
+
+/// Where the chunk before ends. Its thread is at work on it: this is short, unless the thread waits
+/// for a processor.
+fn wait_for(end: &AtomicU64, broken: &AtomicBool) -> u64 {
+    let mut rounds = 0u32;
+    loop {
+        let known = end.load(Ordering::Acquire);
+        if known != UNKNOWN {
+            return known;
+        }
+        assert!(!broken.load(Ordering::Relaxed), "another part of this kernel panicked");
+        rounds += 1;
+        if rounds < 100 { std::hint::spin_loop() } else { std::thread::yield_now() }
+    }
+}
+
+/// Says so when a thread panics: others would wait for it forever.
+struct BreakOnPanic<'b>(&'b AtomicBool);
+
+impl Drop for BreakOnPanic<'_> {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
 }
 
 fn pieces(range: Range<usize>) -> impl Iterator<Item = Range<usize>> {
@@ -85,20 +118,25 @@ impl<B: Bits + Ordered<Bits = B>, const ROWS: bool> KernelBody for InRange<B, RO
         };
         let input = call.input::<B>(0, rows)?;
         let count = call.output::<u64>(2, 1)?;
-        let flags = |range: Range<usize>, flags: &mut [u8]| {
-            let mut values = [B::default(); PIECE];
-            let values = &mut values[..flags.len()];
-            input.read_into(range.start, values);
+        let flag = |flags: &mut [u8], values: &[B]| {
             for (flag, value) in flags.iter_mut().zip(values) {
                 *flag = u8::from(condition.holds_ordered(order.apply(*value)));
             }
         };
         if ROWS {
-            compact(call, rows, &call.output::<u32>(1, rows)?, &count, flags, row_numbers);
+            let selected = call.output::<u32>(1, rows)?;
+            compact(call, rows, &selected, &count, |range, flags, numbers| {
+                let mut values = [B::default(); PIECE];
+                let values = &mut values[..flags.len()];
+                input.read_into(range.start, values);
+                flag(flags, values);
+                row_numbers(range, numbers);
+            });
         } else {
             let selected = call.output::<B>(1, rows)?;
-            compact(call, rows, &selected, &count, flags, |range, values| {
+            compact(call, rows, &selected, &count, |range, flags, values| {
                 input.read_into(range.start, values);
+                flag(flags, values);
             });
         }
         Ok(())
@@ -113,9 +151,9 @@ impl<B: Bits> KernelBody for Masked<B> {
         let (rows, words) = (length(call.value(5)?)?, length(call.value(6)?)?);
         let (input, mask) = (call.input::<B>(0, rows)?, call.input::<u32>(1, words)?);
         let (selected, count) = (call.output::<B>(2, rows)?, call.output::<u64>(3, 1)?);
-        let flags = |range, flags: &mut [u8]| unpack(range, flags, |at, w| mask.read_into(at, w));
-        compact(call, rows, &selected, &count, flags, |range, values| {
+        compact(call, rows, &selected, &count, |range, flags, values| {
             input.read_into(range.start, values);
+            unpack(range, flags, |at, words| mask.read_into(at, words));
         });
         Ok(())
     }
@@ -129,8 +167,10 @@ impl KernelBody for MaskedRows {
         let (rows, words) = (length(call.value(4)?)?, length(call.value(5)?)?);
         let mask = call.input::<u32>(0, words)?;
         let (selected, count) = (call.output::<u32>(1, rows)?, call.output::<u64>(2, 1)?);
-        let flags = |range, flags: &mut [u8]| unpack(range, flags, |at, w| mask.read_into(at, w));
-        compact(call, rows, &selected, &count, flags, row_numbers);
+        compact(call, rows, &selected, &count, |range, flags, numbers| {
+            row_numbers(range.clone(), numbers);
+            unpack(range, flags, |at, words| mask.read_into(at, words));
+        });
         Ok(())
     }
 }

@@ -13,10 +13,6 @@ use crate::primitives::{
 /// Values of a digit.
 pub(super) const DIGITS: usize = 256;
 
-/// Values gathered for a digit before they are written: a few cache lines at a time cost a fraction
-/// of what single values cost that go to 256 places in turn.
-const GATHERED: usize = 32;
-
 /// What is sorted along with the keys: `()` for nothing.
 pub(super) trait Payload: Send + Sync + 'static {
     /// Its type; any, if there is none.
@@ -140,7 +136,7 @@ impl<B: Bits, P: Payload, const ORDERED: bool> KernelBody for Sweep<B, P, ORDERE
             starts.iter_mut().zip(counts).for_each(|(start, count)| *start += count);
         }
         call.output::<u32>(3, DIGITS)?.write_from(0, &starts);
-        call.in_parts(count, parts, 1, |part, range| sweep.scatter(range, places[part].clone()));
+        call.in_parts(count, parts, 1, |part, range| sweep.scatter(range, &places[part]));
         Ok(())
     }
 }
@@ -159,54 +155,45 @@ struct Digit<'c, B, V, M> {
 impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, B, V, M> {
     /// How many keys of `range` have each digit.
     fn count(&self, range: Range<usize>) -> Vec<u32> {
-        let mut counts = vec![0u32; DIGITS];
+        let mut counts = [0u32; DIGITS];
         for_each_piece(&self.keys_in, range, |piece| {
             for key in piece {
-                counts[self.first.apply(*key).digit(self.shift, self.bits)] += 1;
+                counts[self.first.apply(*key).digit(self.shift, self.bits) % DIGITS] += 1;
             }
         });
-        counts
+        counts.to_vec()
     }
 
-    /// Moves the keys of `range`, each to the next place of its digit.
-    fn scatter(&self, range: Range<usize>, mut places: Vec<u32>) {
-        let mut keys = vec![[B::default(); GATHERED]; DIGITS];
-        let mut values = vec![[V::default(); GATHERED]; DIGITS];
-        let mut held = [0u8; DIGITS];
-        let mut piece_values = vec![V::default(); PIECE];
-        let mut at = range.start;
+    /// Moves the keys of `range`, each to the next place of its digit. Straight there: 256 places
+    /// that are written in turn fit a cache by themselves, and no branch has to be guessed.
+    fn scatter(&self, range: Range<usize>, places: &[u32]) {
+        let mut next = [0u32; DIGITS];
+        next.copy_from_slice(places);
+        let mut place_of = |key: B| -> usize {
+            let next = &mut next[key.digit(self.shift, self.bits) % DIGITS];
+            *next += 1;
+            *next as usize - 1
+        };
+        let Some((values_in, values_out)) = &self.values else {
+            return for_each_piece(&self.keys_in, range, |piece| {
+                for key in piece {
+                    let key = self.first.apply(*key);
+                    self.keys_out.set(place_of(key), self.last.undo(key));
+                }
+            });
+        };
+        let mut values = vec![V::default(); PIECE];
+        let mut start = range.start;
         for_each_piece(&self.keys_in, range, |piece| {
-            if let Some((values_in, _)) = &self.values {
-                values_in.read_into(at, &mut piece_values[..piece.len()]);
-            }
-            at += piece.len();
-            for (key, value) in piece.iter().zip(&piece_values) {
+            values_in.read_into(start, &mut values[..piece.len()]);
+            start += piece.len();
+            for (key, value) in piece.iter().zip(&values) {
                 let key = self.first.apply(*key);
-                let digit = key.digit(self.shift, self.bits);
-                let slot = usize::from(held[digit]);
-                keys[digit][slot] = self.last.undo(key);
-                if self.values.is_some() {
-                    values[digit][slot] = *value;
-                }
-                held[digit] += 1;
-                if slot + 1 == GATHERED {
-                    let place = places[digit] as usize;
-                    self.keys_out.write_from(place, &keys[digit]);
-                    if let Some((_, values_out)) = &self.values {
-                        values_out.write_from(place, &values[digit]);
-                    }
-                    places[digit] += GATHERED as u32;
-                    held[digit] = 0;
-                }
+                let place = place_of(key);
+                self.keys_out.set(place, self.last.undo(key));
+                values_out.set(place, *value);
             }
         });
-        for (digit, held) in held.into_iter().enumerate() {
-            let (place, held) = (places[digit] as usize, usize::from(held));
-            self.keys_out.write_from(place, &keys[digit][..held]);
-            if let Some((_, values_out)) = &self.values {
-                values_out.write_from(place, &values[digit][..held]);
-            }
-        }
     }
 }
 

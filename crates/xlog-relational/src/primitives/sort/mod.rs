@@ -341,7 +341,7 @@ impl<K: SortKey> Job<'_, K> {
         for sweep in 0..sweeps {
             // The last sweep writes the result, the one before it the temporary, and so on.
             let to = match &between {
-                Some(between) if (sweeps - sweep) % 2 == 0 => between,
+                Some(between) if (sweeps - sweep).is_multiple_of(2) => between,
                 _ => result,
             };
             for portion in 0..portions {

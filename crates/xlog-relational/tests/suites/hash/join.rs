@@ -1,6 +1,9 @@
 //! Joins against pairs found with a map.
 
-use std::collections::{HashMap, HashSet};
+use std::{
+    collections::{HashMap, HashSet},
+    slice::from_ref,
+};
 
 use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
@@ -8,9 +11,9 @@ use xlog_relational::{
     primitives::{JoinKind, Keys, NO_ROW, Tuning, inner_join_payloads_tuned, join, join_tuned},
 };
 
-use super::{Column, Random, Stored, download};
+use super::{Case, Column, Random, Stored, download};
 
-pub const CASES: &[(&str, fn(&Engine))] = &[
+pub const CASES: &[Case] = &[
     ("join::unique_keys_of_every_size", unique_keys_of_every_size),
     ("join::repeated_keys_on_both_sides", repeated_keys_on_both_sides),
     ("join::all_keys_equal", all_keys_equal),
@@ -124,7 +127,7 @@ fn unique_keys_of_every_size(engine: &Engine) {
         check(engine, &[build], &[probe], &KINDS);
     }
     let (build, probe) = (unique(random, 10, 0), unique(random, 5000, 4));
-    check(engine, &[build.clone()], &[probe.clone()], &KINDS);
+    check(engine, from_ref(&build), from_ref(&probe), &KINDS);
     check(engine, &[probe], &[build], &KINDS);
 }
 
@@ -139,7 +142,7 @@ fn repeated_keys_on_both_sides(engine: &Engine) {
 
 fn all_keys_equal(engine: &Engine) {
     let [build, probe] = [700, 900].map(|rows| Column::words(vec![7; rows]));
-    check(engine, &[build], &[probe.clone()], &KINDS);
+    check(engine, &[build], from_ref(&probe), &KINDS);
     check(engine, &[Column::words([7])], &[probe], &KINDS);
 }
 
@@ -148,7 +151,7 @@ fn zipf_keys_on_the_probe_side(engine: &Engine) {
     let build = unique(random, 10_000, 0);
     let probe = (0..100_000).map(|_| (random.zipf(20_000) as u32).wrapping_mul(0x9e37_79b1));
     let probe = Column::words(probe.collect::<Vec<_>>());
-    check(engine, &[build.clone()], &[probe.clone()], &KINDS);
+    check(engine, from_ref(&build), from_ref(&probe), &KINDS);
     check(engine, &[probe], &[build], &KINDS);
 }
 
@@ -158,31 +161,31 @@ fn one_key_with_many_rows_on_one_side(engine: &Engine) {
     keys.extend(std::iter::repeat_n(77, 50_000));
     let heavy = Column::words(shuffled(random, keys));
     let light = Column::words(shuffled(random, (0..60_000).collect()));
-    check(engine, &[heavy.clone()], &[light.clone()], &KINDS);
+    check(engine, from_ref(&heavy), from_ref(&light), &KINDS);
     check(engine, &[light], &[heavy], &KINDS);
 }
 
 fn no_key_in_common_and_empty_sides(engine: &Engine) {
     let (low, high) = (Column::words(0..1000), Column::words(5000..6000));
-    check(engine, &[low.clone()], &[high], &KINDS);
+    check(engine, from_ref(&low), &[high], &KINDS);
     let empty = Column::words([]);
-    check(engine, &[empty.clone()], &[low.clone()], &KINDS);
-    check(engine, &[low], &[empty.clone()], &KINDS);
-    check(engine, &[empty.clone()], &[empty], &KINDS);
+    check(engine, from_ref(&empty), from_ref(&low), &KINDS);
+    check(engine, &[low], from_ref(&empty), &KINDS);
+    check(engine, from_ref(&empty), from_ref(&empty), &KINDS);
 }
 
 fn extreme_keys(engine: &Engine) {
     let words = [u32::MAX, 0, 1, u32::MAX - 1, 1 << 31, (1 << 31) - 1];
     let (some, others) = (Column::words(words), Column::words([u32::MAX, 5, 0]));
-    check(engine, &[some.clone()], &[others.clone()], &KINDS);
+    check(engine, from_ref(&some), from_ref(&others), &KINDS);
     check(engine, &[others], &[some], &KINDS);
     let (ones, one) = (Column::words([u32::MAX; 3]), Column::words([u32::MAX]));
-    check(engine, &[ones.clone()], &[ones.clone()], &KINDS);
-    check(engine, &[one.clone()], &[ones], &KINDS);
+    check(engine, from_ref(&ones), from_ref(&ones), &KINDS);
+    check(engine, from_ref(&one), &[ones], &KINDS);
     check(engine, &[one], &[Column::words([1])], &KINDS);
     let longs = [u64::MAX, 0, 1, u64::MAX - 1, u64::from(u32::MAX), !u64::from(u32::MAX)];
     let (some, others) = (Column::longs(longs), Column::longs([u64::MAX, 0, u64::MAX]));
-    check(engine, &[some.clone()], &[others.clone()], &KINDS);
+    check(engine, from_ref(&some), from_ref(&others), &KINDS);
     check(engine, &[others], &[some], &KINDS);
 }
 
@@ -191,7 +194,7 @@ fn nulls_match_nothing(engine: &Engine) {
     for rows in [1, 50, 1000, 5000] {
         let build = unique(random, rows, 0).with_nulls(random, 3);
         let probe = unique(random, rows, rows / 2).with_nulls(random, 4);
-        check(engine, &[build.clone()], &[probe.clone()], &KINDS);
+        check(engine, from_ref(&build), from_ref(&probe), &KINDS);
         check(engine, &[build], &[unique(random, rows, 0)], &KINDS);
         check(engine, &[unique(random, rows, 0)], &[probe], &KINDS);
         let [some, others] = [0, 1].map(|_| {
@@ -201,7 +204,7 @@ fn nulls_match_nothing(engine: &Engine) {
         check(engine, &[some], &[others], &KINDS);
     }
     let none = unique(random, 100, 0).with_nulls(random, 1);
-    check(engine, &[none.clone()], &[none], &KINDS);
+    check(engine, from_ref(&none), from_ref(&none), &KINDS);
 }
 
 /// Columns of `shape` (whether each is long), with few values each and some nulls.

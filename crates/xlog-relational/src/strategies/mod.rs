@@ -1,6 +1,10 @@
 //! Random tables for property tests: every type, missing values, and the shapes operators stumble
 //! over.
 
+mod expressions;
+
+pub use expressions::{fields_of_all_types, number, predicate, range};
+
 use proptest::{prelude::*, strategy::Union};
 
 use crate::{

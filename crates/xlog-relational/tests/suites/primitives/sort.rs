@@ -3,6 +3,7 @@
 use std::fmt::Debug;
 
 use libtest_mimic::Trial;
+use xlog_cuda::device_runtime::ResourceResult;
 use xlog_relational::{
     Engine,
     primitives::{SortBy, SortKey, SortValue, order::Ordered, sort_keys, sort_pairs},
@@ -132,10 +133,7 @@ fn what_does_not_fit_is_refused(engine: &Engine) {
     let stream = stream(engine);
     let (keys, rows) = (upload(engine, stream, &[1u32, 2]), upload(engine, stream, &[1u32]));
     let by = SortBy::ascending::<u32>();
-    let refusal = |result: Result<_, xlog_cuda::device_runtime::ResourceError>| match result {
-        Ok(_) => panic!("it was not refused"),
-        Err(error) => error.to_string(),
-    };
+    let refusal = |result: ResourceResult<()>| result.expect_err("a refusal").to_string();
     let text = refusal(sort_keys(engine, stream, &keys, 4, &by).map(drop));
     assert!(text.contains("4 rows were named, the memory has 3"), "{text}");
     let text = refusal(sort_keys(engine, stream, &keys, 1 << 32, &by).map(drop));

@@ -9,21 +9,21 @@ use xlog_cuda::device_runtime::{
 use xlog_relational::{Engine, RelationalError, RelationalResult, Table};
 
 use super::{
-    ops_cases::{Case, assert_same_rows, cases, download, relation, upload},
-    ops_property::STREAM,
-    ops_rounds::rounds,
-    support::trial,
+    super::primitives::support::trial,
+    cases::{Case, assert_same_rows, cases, download, relation, upload},
+    property::STREAM,
+    rounds::rounds,
 };
 
 pub fn tests(engine: &Engine) -> Vec<Trial> {
     let mut trials =
-        vec![trial("ops_threads::eight_threads_get_what_one_gets", engine, |engine| {
+        vec![trial("operators::threads::eight_threads_get_what_one_gets", engine, |engine| {
             // Sixteen streams of their own.
             let engine = Engine::new(Arc::clone(engine.runtime().device())).expect("an engine");
             rounds(&engine, 125);
         })];
     trials.extend(cases().map(|case| {
-        let name = format!("ops_memory::{}", case.name.replace(' ', "_"));
+        let name = format!("operator_memory::{}", case.name.replace(' ', "_"));
         trial(&name, engine, |engine| {
             fails_at_each_allocation(engine, case, false);
             fails_at_each_allocation(engine, case, true);

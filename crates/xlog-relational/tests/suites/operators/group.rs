@@ -10,19 +10,19 @@ use xlog_relational::{
 };
 
 use super::{
-    ops_cases::{assert_same_rows, download, upload},
-    ops_property::{STREAM, for_all},
-    support::{Random, trial},
+    super::primitives::support::{Random, trial},
+    cases::{assert_same_rows, download, upload},
+    property::{STREAM, for_all},
 };
 
 pub fn tests(engine: &Engine) -> Vec<Trial> {
     vec![
-        trial("ops_group::groups_are_those_of_the_reference", engine, as_reference),
-        trial("ops_group::sums_of_floats_are_those_of_the_reference", engine, float_sums),
-        trial("ops_group::sums_that_do_not_fit_are_an_error", engine, overflow),
-        trial("ops_group::means_of_wide_sums_are_rounded_once", engine, wide_means),
-        trial("ops_group::many_groups_are_all_found", engine, many_groups),
-        trial("ops_group::what_cannot_be_grouped_is_refused_by_name", engine, refusals),
+        trial("operators::group::groups_are_those_of_the_reference", engine, as_reference),
+        trial("operators::group::sums_of_floats_are_those_of_the_reference", engine, float_sums),
+        trial("operators::group::sums_that_do_not_fit_are_an_error", engine, overflow),
+        trial("operators::group::means_of_wide_sums_are_rounded_once", engine, wide_means),
+        trial("operators::group::many_groups_are_all_found", engine, many_groups),
+        trial("operators::group::what_cannot_be_grouped_is_refused_by_name", engine, refusals),
     ]
 }
 

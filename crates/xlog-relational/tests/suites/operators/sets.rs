@@ -10,17 +10,17 @@ use xlog_relational::{
 };
 
 use super::{
-    ops_cases::{assert_same_rows, download, upload},
-    ops_property::{STREAM, for_all},
-    support::{Random, trial},
+    super::primitives::support::{Random, trial},
+    cases::{assert_same_rows, download, upload},
+    property::{STREAM, for_all},
 };
 
 pub fn tests(engine: &Engine) -> Vec<Trial> {
     vec![
-        trial("ops_sets::distinct_rows_are_those_of_the_reference", engine, distinct_rows),
-        trial("ops_sets::set_operations_are_those_of_the_reference", engine, as_reference),
-        trial("ops_sets::one_column_of_many_values_is_sorted", engine, one_column),
-        trial("ops_sets::what_is_not_alike_is_refused_by_name", engine, refusals),
+        trial("operators::sets::distinct_rows_are_those_of_the_reference", engine, distinct_rows),
+        trial("operators::sets::set_operations_are_those_of_the_reference", engine, as_reference),
+        trial("operators::sets::one_column_of_many_values_is_sorted", engine, one_column),
+        trial("operators::sets::what_is_not_alike_is_refused_by_name", engine, refusals),
     ]
 }
 

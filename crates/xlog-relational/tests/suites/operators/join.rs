@@ -9,17 +9,17 @@ use xlog_relational::{
 };
 
 use super::{
-    ops_cases::{assert_same_rows, download, upload},
-    ops_property::{STREAM, fields_of, for_all, types},
-    support::{Random, trial},
+    super::primitives::support::{Random, trial},
+    cases::{assert_same_rows, download, upload},
+    property::{STREAM, fields_of, for_all, types},
 };
 
 pub fn tests(engine: &Engine) -> Vec<Trial> {
     vec![
-        trial("ops_join::joins_are_those_of_the_reference", engine, as_reference),
-        trial("ops_join::words_beside_words_are_joined_at_once", engine, words_beside_words),
-        trial("ops_join::a_key_with_many_partners_meets_them_all", engine, many_partners),
-        trial("ops_join::what_cannot_be_joined_is_refused_by_name", engine, refusals),
+        trial("operators::join::joins_are_those_of_the_reference", engine, as_reference),
+        trial("operators::join::words_beside_words_are_joined_at_once", engine, words_beside_words),
+        trial("operators::join::a_key_with_many_partners_meets_them_all", engine, many_partners),
+        trial("operators::join::what_cannot_be_joined_is_refused_by_name", engine, refusals),
     ]
 }
 

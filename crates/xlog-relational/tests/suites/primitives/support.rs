@@ -201,7 +201,8 @@ pub fn values<T: TestValue>(shape: &str, len: usize, random: &mut Random) -> Vec
 /// Ends the test at the first difference.
 pub fn assert_same<T: PartialEq + Debug>(got: &[T], expected: &[T], what: &str) {
     assert_eq!(got.len(), expected.len(), "{what}: as many");
-    if let Some(at) = (0..expected.len()).find(|&at| got[at] != expected[at]) {
-        panic!("{what}: at {at} is {:?}, not {:?}", got[at], expected[at]);
-    }
+    let differs = (0..expected.len()).find(|&at| got[at] != expected[at]);
+    let at = differs.unwrap_or(0);
+    let (is, must_be) = (got.get(at), expected.get(at));
+    assert!(differs.is_none(), "{what}: at {at} is {is:?}, not {must_be:?}");
 }

@@ -2,13 +2,13 @@
 //! nobody wrote and a wait that is missing are found.
 
 #[allow(unreachable_pub, dead_code, clippy::panic)] // shared with the programs that run every suite
-#[path = "suites/ops_cases.rs"]
-mod ops_cases;
+#[path = "suites/operators/cases.rs"]
+mod cases;
 #[allow(unreachable_pub, dead_code, clippy::panic)]
-#[path = "suites/ops_rounds.rs"]
-mod ops_rounds;
+#[path = "suites/operators/rounds.rs"]
+mod rounds;
 
-use ops_cases::{assert_same_rows, cases, relation, upload};
+use cases::{assert_same_rows, cases, relation, upload};
 use xlog_relational::Engine;
 use xlog_testkit::CheckedDevice;
 
@@ -45,7 +45,7 @@ fn eight_threads_over_shared_inputs_are_clean() {
     let checked = CheckedDevice::new(11);
     {
         let stack = checked.production_stack().expect("a stack");
-        ops_rounds::rounds(&Engine::over(&stack), 16);
+        rounds::rounds(&Engine::over(&stack), 16);
     }
     checked.assert_clean();
 }

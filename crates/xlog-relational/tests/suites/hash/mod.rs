@@ -1,17 +1,14 @@
-//! One source for both devices: every test is a function of the device it runs on.
+//! Joins and group-bys by hash, against maps on the host.
 
 // Each test program uses its part of these.
-#![allow(dead_code, unreachable_pub, clippy::unwrap_used, clippy::panic, missing_docs)]
+#![allow(dead_code, clippy::unwrap_used, clippy::panic, missing_docs)]
 
-pub mod checked;
+mod checked;
 mod group;
 mod join;
 
-use std::sync::Arc;
-
-use libtest_mimic::{Arguments, Trial};
+use libtest_mimic::Trial;
 use xlog_cuda::{
-    CudaDevice,
     device_runtime::{AllocTag, StreamId},
     memory::TrackedCudaSlice,
 };
@@ -20,24 +17,29 @@ use xlog_relational::{
     primitives::{KeyColumn, KeyWords},
 };
 
-/// Every test on the device that `device` makes, and those of `own` that bring their own.
-pub fn run(device: fn() -> Arc<CudaDevice>, own: &[(&'static str, fn())]) -> ! {
+/// A test: what it shows, and how.
+pub type Case = (&'static str, fn(&Engine));
+
+/// Every test of joins and group-bys; those on the checked device too where that is the host.
+pub fn tests(engine: &Engine, on_host: bool) -> Vec<Trial> {
     let suites = join::CASES.iter().chain(group::CASES);
     let mut trials: Vec<_> = suites
         .map(|&(name, test)| {
+            let engine = engine.clone();
             Trial::test(name, move || {
-                test(&Engine::new(device()).unwrap());
+                test(&engine);
                 Ok(())
             })
         })
         .collect();
+    let own = if on_host { checked::CASES } else { &[] };
     trials.extend(own.iter().map(|&(name, test)| {
         Trial::test(name, move || {
             test();
             Ok(())
         })
     }));
-    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+    trials
 }
 
 /// A small source of chance; each program run has another seed, which a failing test names.

@@ -1,6 +1,6 @@
 //! Groups and aggregates against a map.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, slice::from_ref};
 
 use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
@@ -8,9 +8,9 @@ use xlog_relational::{
     primitives::{Aggregate, Keys, Tuning, Values, group_by, group_by_tuned},
 };
 
-use super::{Column, Random, Stored, download};
+use super::{Case, Column, Random, Stored, download};
 
-pub const CASES: &[(&str, fn(&Engine))] = &[
+pub const CASES: &[Case] = &[
     ("group::every_size_and_number_of_groups", every_size_and_number_of_groups),
     ("group::skewed_and_extreme_keys", skewed_and_extreme_keys),
     ("group::several_and_null_keys", several_and_null_keys),
@@ -181,7 +181,7 @@ fn a_first_table_that_is_too_small(engine: &Engine) {
     let tuning = Tuning { first_slots: 1024, ..Tuning::default() };
     for keys in [500, 1000, 1020, 5000, 60_000] {
         let column = words(random, 50_000, keys);
-        check_tuned(engine, random, &[column.clone()], tuning);
+        check_tuned(engine, random, from_ref(&column), tuning);
         let nullable = column.with_nulls(random, 7);
         check_tuned(engine, random, &[nullable], tuning);
     }
