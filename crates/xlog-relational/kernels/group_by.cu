@@ -288,10 +288,12 @@ __device__ __forceinline__ void aggregate(const u32* slots, const u32* numbers, 
 }  // namespace
 
 // Numbers the slots that are taken: numbers[slot] and, for each number, a row of the group.
-// *groups counts them; it is zero before.
+// *groups counts them; it is zero before. The row is the lower half of the slot's entry, or stands
+// in `row_of` where the entry is all key.
 extern "C" __global__ void __launch_bounds__(256)
-    xlog_group_number(const u64* __restrict__ table, u64 capacity, u32* __restrict__ numbers,
-                      u32* __restrict__ rows, u32* groups) {
+    xlog_group_number(const u64* __restrict__ table, u64 capacity, const u32* __restrict__ row_of,
+                      u32 has_row_of, u32* __restrict__ numbers, u32* __restrict__ rows,
+                      u32* groups) {
     __shared__ u32 warp_start[kThreads / 32];
     __shared__ u32 block_start;
     const u32 lane = threadIdx.x & 31;
@@ -331,7 +333,7 @@ extern "C" __global__ void __launch_bounds__(256)
                 const u64 slot = tile * kTile + k * kThreads + threadIdx.x;
                 const u32 number = next + __popc(taken[k] & ((1u << lane) - 1u));
                 numbers[slot] = number;
-                rows[number] = static_cast<u32>(entry[k]);
+                rows[number] = has_row_of ? row_of[slot] : static_cast<u32>(entry[k]);
             }
             next += __popc(taken[k]);
         }

@@ -8,6 +8,10 @@
 // at the entry's position decides. No position is 0xffffffff, so an entry of all ones is empty and
 // every key can be stored.
 //
+// Two 32-bit columns of a group-by, with nulls or without, are keys of their own kind: their table
+// holds the 64 bits themselves, so one read decides here too, and the position is kept beside it.
+// Nulls need more than 64 bits; those keys have slots of their own behind the others.
+//
 // Cost per row of an insert: 4 or 8 bytes of key, 4 of slot, one 32-byte sector of the table. A
 // table that fits the 50 MB second-level cache runs at the cache's speed, some 100 G sectors/s; one
 // in memory at that of random sectors, a tenth of it. Few keys stay in the first-level cache: an
@@ -153,6 +157,27 @@ __device__ void insert_all(const Keys& keys, const u32* valid, u32 has_valid, co
     }
 }
 
+// A key of two columns, and the slots that it may take.
+struct Pair {
+    u64 word;
+    u64 first_slot;
+    u64 slots;
+};
+
+// A pair without a null is its own word. One with a null says which it is above its other half, as
+// does the one pair that reads as an empty slot: a number below 4 there is no such word, and these
+// have the `others` slots behind the first `capacity`.
+__device__ __forceinline__ Pair pair_of(u32 first, bool has_first, u32 second, bool has_second,
+                                        u64 capacity, u64 others) {
+    const u64 word = (static_cast<u64>(second) << 32) | first;
+    if (has_first && has_second && word != kEmpty) {
+        return {word, 0, capacity};
+    }
+    const u64 kind = has_first ? (has_second ? 3 : 1) : (has_second ? 0 : 2);
+    const u32 half = kind == 0 ? second : kind == 1 ? first : 0;
+    return {(kind << 32) | half, capacity, others};
+}
+
 // Adds one column to the keys under construction. `lane` says where its words go: 0 and 1 are the
 // halves of the 64-bit word, 2 the extra word. With `null_bit` below 32 a null sets that bit of the
 // extra word; a null's own bits are zero. `valid` keeps a bit for rows that have no null so far.
@@ -230,4 +255,71 @@ extern "C" __global__ void __launch_bounds__(256)
                           u64 farthest, u32 mask, u32* __restrict__ slots, u32* full, u64 n) {
     insert_all(Longs{keys, extra, has_extra, mask}, valid, has_valid, used, has_used, table,
                capacity, farthest, slots, full, n);
+}
+
+// The same for keys of two columns, where nulls are values. `table` has `capacity` slots for pairs
+// without a null and `others` for the rest; row_of[slot] is a row of the key in a slot that is
+// taken.
+extern "C" __global__ void __launch_bounds__(256) xlog_table_insert_pairs(
+    const u32* __restrict__ first, const u32* __restrict__ first_valid, u32 has_first_valid,
+    const u32* __restrict__ second, const u32* __restrict__ second_valid, u32 has_second_valid,
+    u64* table, u64 slot_count, u64 capacity, u64 farthest, u32 mask, u32* __restrict__ slots,
+    u32* __restrict__ row_of, u32* full, u64 n) {
+    for (u64 tile = blockIdx.x; tile * kTile < n; tile += gridDim.x) {
+        // Volatile: another block may have just found the table full.
+        if (*static_cast<volatile u32*>(full) != 0) {
+            return;
+        }
+        Pair mine[kItems];
+        u64 slot[kItems];
+        u64 entry[kItems];
+#pragma unroll
+        for (u32 k = 0; k < kItems; ++k) {
+            const u64 at = tile * kTile + k * kThreads + threadIdx.x;
+            const u64 row = at < n ? at : 0;
+            mine[k] = pair_of(first[row], !has_first_valid || bit_of(first_valid, row),
+                              second[row], !has_second_valid || bit_of(second_valid, row),
+                              capacity, slot_count - capacity);
+        }
+        // The first slots of all rows at once: the waits for them overlap.
+#pragma unroll
+        for (u32 k = 0; k < kItems; ++k) {
+            const u32 hash = static_cast<u32>(hash_long(mine[k].word, 0) >> 32) & mask;
+            slot[k] = slot_of(hash, mine[k].slots);
+            entry[k] = table[mine[k].first_slot + slot[k]];
+        }
+#pragma unroll
+        for (u32 k = 0; k < kItems; ++k) {
+            const u64 at = tile * kTile + k * kThreads + threadIdx.x;
+            if (at >= n) {
+                continue;
+            }
+            const u64 word = mine[k].word;
+            u64 found = entry[k];
+            u64 place = slot[k];
+            bool done = false;
+            for (u64 step = 0; step < farthest; ++step) {
+                const u64 here = mine[k].first_slot + place;
+                if (found == kEmpty) {
+                    found = atomicCAS(&table[here], kEmpty, word);
+                    if (found == kEmpty) {
+                        row_of[here] = static_cast<u32>(at);
+                        found = word;
+                    }
+                }
+                if (found == word) {
+                    slots[at] = static_cast<u32>(here);
+                    done = true;
+                    break;
+                }
+                ++place;
+                place = place == mine[k].slots ? 0 : place;
+                found = table[mine[k].first_slot + place];
+            }
+            if (!done) {
+                slots[at] = kNoSlot;
+                *full = 1;
+            }
+        }
+    }
 }

@@ -152,6 +152,8 @@ pub(super) static NUMBER: KernelDefinition = KernelDefinition {
     parameters: &[
         Parameter::input("table", U64).counted_by(1),
         Parameter::value("capacity", U64),
+        Parameter::input("row_of", U32),
+        Parameter::value("has_row_of", U32),
         Parameter::output("numbers", U32).counted_by(1),
         Parameter::output("rows", U32),
         Parameter::in_out("groups", U32).elements(1),
@@ -165,16 +167,19 @@ impl KernelBody for Number {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         let capacity = length(call.value(1)?)?;
         let table = call.input::<u64>(0, capacity)?;
-        let (numbers, rows) = (call.output::<u32>(2, capacity)?, call.output::<u32>(3, capacity)?);
-        let mut groups = call.input::<u32>(4, 1)?.get(0);
+        let row_of =
+            if call.value::<u32>(3)? == 0 { None } else { Some(call.input::<u32>(2, capacity)?) };
+        let (numbers, rows) = (call.output::<u32>(4, capacity)?, call.output::<u32>(5, capacity)?);
+        let mut groups = call.input::<u32>(6, 1)?.get(0);
         table.for_each_piece(|first, piece| {
             for (slot, &entry) in piece.iter().enumerate().filter(|(_, entry)| **entry != EMPTY) {
                 numbers.set(first + slot, groups);
-                rows.set(groups as usize, entry as u32);
+                let row = row_of.as_ref().map_or(entry as u32, |rows| rows.get(first + slot));
+                rows.set(groups as usize, row);
                 groups += 1;
             }
         });
-        call.output::<u32>(4, 1)?.set(0, groups);
+        call.output::<u32>(6, 1)?.set(0, groups);
         Ok(())
     }
 }

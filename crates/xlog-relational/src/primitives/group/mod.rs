@@ -15,7 +15,8 @@ use xlog_cuda::{
 use super::{
     gather::{gather, gather_bits},
     hash::{
-        Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, Table, Tuning, dims, prepare,
+        Absent, KeyColumn, KeyWords, Keys, Memory, Pairs, Prepared, Purpose, Table, Tuning, dims,
+        prepare,
     },
 };
 use crate::Engine;
@@ -149,17 +150,8 @@ fn number(
         let farthest = if capacity == enough { capacity } else { FARTHEST };
         let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
         table.insert(engine, stream, side, farthest, mask, &slots, &full, absent)?;
-        let numbers = engine.alloc::<u32>(capacity as usize, stream, "group numbers")?;
-        let most = capacity.min(side.rows).max(1) as usize;
-        let rows = engine.alloc::<u32>(most, stream, "group rows")?;
-        engine
-            .launch(&kernels::NUMBER, stream)?
-            .input(&table.entries)
-            .value(capacity)
-            .output(&numbers)
-            .output(&rows)
-            .in_out(&state)
-            .launch(dims(engine, capacity, 2048))?;
+        let slots_taken = Taken { entries: &table.entries, row_of: None, capacity };
+        let (numbers, rows) = slots_taken.number(engine, stream, side.rows, &state, absent)?;
         if at_most && capacity == enough {
             return Ok(Numbered { slots, numbers, rows, count: side.rows });
         }
@@ -168,6 +160,67 @@ fn number(
             return Ok(Numbered { slots, numbers, rows, count: u64::from(words[0]) });
         }
         capacity = enough;
+    }
+}
+
+/// The same for keys of two 32-bit columns, whose table needs no packed keys; `None` for others,
+/// and for more groups than its first table takes.
+fn number_pairs(
+    engine: &Engine,
+    stream: StreamId,
+    keys: &Keys<'_>,
+    absent: &Absent,
+    tuning: Tuning,
+) -> ResourceResult<Option<Numbered>> {
+    let Some(pairs) = Pairs::of(keys) else { return Ok(None) };
+    let capacity = Table::slots_for(keys.rows).min(tuning.first_slots.max(64));
+    let slots = engine.alloc::<u32>((keys.rows as usize).max(1), stream, "group slots")?;
+    let mut state = engine.alloc::<u32>(2, stream, "group count")?;
+    state.fill_bytes(0, stream)?;
+    let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
+    let table = pairs.table(engine, stream, capacity, FARTHEST, mask, &slots, &full, absent)?;
+    let row_of = Some(Memory::Lent(table.row_of.as_view()));
+    let taken = Taken { entries: &table.entries, row_of, capacity: table.slots };
+    let (numbers, rows) = taken.number(engine, stream, keys.rows, &state, absent)?;
+    let words = state.start_download(stream)?.wait()?;
+    let count = u64::from(words[0]);
+    Ok((words[1] == 0).then_some(Numbered { slots, numbers, rows, count }))
+}
+
+/// A table whose slots are to be numbered.
+struct Taken<'t> {
+    entries: &'t TrackedCudaSlice<u64>,
+    /// A row of each slot, where the entries do not say it.
+    row_of: Option<Memory<'t, u32>>,
+    capacity: u64,
+}
+
+impl Taken<'_> {
+    /// The numbers of the slots that are taken, and for each number a row. The first word of
+    /// `state` becomes how many there are.
+    fn number(
+        &self,
+        engine: &Engine,
+        stream: StreamId,
+        rows: u64,
+        state: &TrackedCudaSlice<u32>,
+        absent: &Absent,
+    ) -> ResourceResult<(TrackedCudaSlice<u32>, TrackedCudaSlice<u32>)> {
+        let numbers = engine.alloc::<u32>(self.capacity as usize, stream, "group numbers")?;
+        let most = self.capacity.min(rows).max(1) as usize;
+        let of_number = engine.alloc::<u32>(most, stream, "group rows")?;
+        let (row_of, has_row_of) = absent.or(self.row_of.as_ref());
+        engine
+            .launch(&kernels::NUMBER, stream)?
+            .input(self.entries)
+            .value(self.capacity)
+            .input(&row_of)
+            .value(has_row_of)
+            .output(&numbers)
+            .output(&of_number)
+            .in_out(state)
+            .launch(dims(engine, self.capacity, 2048))?;
+        Ok((numbers, of_number))
     }
 }
 
@@ -269,8 +322,14 @@ impl<'e> Grouping<'e> {
     ) -> ResourceResult<Self> {
         keys.check("the table")?;
         let absent = Absent::new(engine, stream)?;
-        let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, tuning.hash_mask)?;
-        let numbered = number(engine, stream, &side, &absent, tuning, false)?;
+        let numbered = match number_pairs(engine, stream, keys, &absent, tuning)? {
+            Some(numbered) => numbered,
+            None => {
+                let mask = tuning.hash_mask;
+                let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, mask)?;
+                number(engine, stream, &side, &absent, tuning, false)?
+            }
+        };
         Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
     }
 

@@ -11,11 +11,11 @@ use xlog_driver::{
 
 use super::{Bits, HostKeys, Longs, SPAN, Words, count_of, length, slot_after, slot_of};
 
-static MODULE: KernelModule =
+pub(super) static MODULE: KernelModule =
     KernelModule { name: "hash_table", ptx: include_str!("../../../kernels/hash_table.ptx") };
 
-const EMPTY: u64 = u64::MAX;
-const NO_SLOT: u32 = u32::MAX;
+pub(super) const EMPTY: u64 = u64::MAX;
+pub(super) const NO_SLOT: u32 = u32::MAX;
 
 macro_rules! pack_definition {
     ($(#[$doc:meta])* $static:ident, $name:literal, $scalar:expr, $word:ty) => {
@@ -190,9 +190,9 @@ const FIRST_WAVE: usize = 1 << 15;
 ///
 /// Rows go in waves that double in size: threads look up a wave together in what is there, and
 /// those that found nothing are inserted by one. Keys that repeat are there soon.
-fn insert<K: HostKeys + Sync, M: MemoryPolicy>(
+pub(super) fn insert<M: MemoryPolicy>(
     call: &KernelCall<'_, M>,
-    insertion: &Insertion<'_, K, M>,
+    insertion: &impl Insert,
     count: usize,
 ) -> bool {
     let threads = call.threads();
@@ -224,6 +224,15 @@ fn insert<K: HostKeys + Sync, M: MemoryPolicy>(
         start = end;
     }
     false
+}
+
+/// Rows on their way into a table.
+pub(super) trait Insert: Sync {
+    /// Inserts a range of rows; whether one found no place.
+    fn rows(&self, rows: Range<usize>) -> bool;
+
+    /// Looks a range of rows up; those whose key is not there yet.
+    fn look_up(&self, rows: Range<usize>) -> Vec<u32>;
 }
 
 /// Keys on their way into a table.
@@ -271,8 +280,9 @@ impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
         }
         false
     }
+}
 
-    /// Inserts a range of rows; whether one found no place.
+impl<K: HostKeys + Sync, M: MemoryPolicy> Insert for Insertion<'_, K, M> {
     fn rows(&self, rows: Range<usize>) -> bool {
         let capacity = self.entries.len();
         self.each(rows, |at, key, mut slot, _| {
@@ -292,7 +302,6 @@ impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
         })
     }
 
-    /// Looks a range of rows up; those whose key is not there yet.
     fn look_up(&self, rows: Range<usize>) -> Vec<u32> {
         let capacity = self.entries.len();
         let mut missing = Vec::new();

@@ -8,12 +8,14 @@ mod host;
 pub(super) mod kernels;
 mod keys;
 mod memory;
+mod pairs;
 
 pub use keys::{KeyColumn, KeyWords, Keys};
 pub(super) use {
     host::{Bits, HostKeys, Longs, SPAN, Words, count_of, length, slot_after, slot_of},
     keys::{Prepared, Purpose, SideKeys, prepare},
     memory::{Absent, Memory},
+    pairs::Pairs,
 };
 
 use xlog_cuda::{

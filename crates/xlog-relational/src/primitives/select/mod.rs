@@ -219,14 +219,17 @@ pub(super) fn compaction<R: DeviceElement>(
     len: usize,
     launch: impl FnOnce(&Target<'_, R>) -> ResourceResult<()>,
 ) -> ResourceResult<Pending<R>> {
-    let selected = engine.alloc(room(len), stream, "selected")?;
-    let mut count = engine.alloc::<u64>(1, stream, "selected count")?;
     if len == 0 {
+        let selected = engine.alloc(room(len), stream, "selected")?;
+        let mut count = engine.alloc::<u64>(1, stream, "selected count")?;
         count.fill_bytes(0, stream)?;
         return Ok(Pending::new(selected, count, stream));
     }
     let tile_count = len.div_ceil(tiled.tile_rows);
+    // First of all: the device is at work on these while the rest is made ready.
     let tiles = tile_words(engine, stream, CountBits::B32, tile_count)?;
+    let selected = engine.alloc(room(len), stream, "selected")?;
+    let count = engine.alloc::<u64>(1, stream, "selected count")?;
     launch(&Target {
         selected: &selected,
         count: &count,

@@ -5,13 +5,26 @@ use xlog_driver::{KernelDefinition, KernelModule, Parameter, host::HostKernel};
 
 use super::host;
 
-static MODULE: KernelModule =
-    KernelModule { name: "radix_sort", ptx: include_str!("../../../kernels/radix_sort.ptx") };
+/// A module for each kind of key and value: a sort loads what it launches and no more.
+macro_rules! modules {
+    ($($static:ident => $name:literal),*) => {
+        $(static $static: KernelModule = KernelModule {
+            name: $name,
+            ptx: include_str!(concat!("../../../kernels/", $name, ".ptx")),
+        };)*
+    };
+}
+
+modules!(
+    COUNT => "radix_count",
+    SORT_32 => "radix_sort_32", SORT_32_32 => "radix_sort_32_32", SORT_32_64 => "radix_sort_32_64",
+    SORT_64 => "radix_sort_64", SORT_64_32 => "radix_sort_64_32", SORT_64_64 => "radix_sort_64_64"
+);
 
 /// `bins[i]`, the counts of the digits of one sweep, become their exclusive sums.
 pub(super) static STARTS: KernelDefinition = KernelDefinition {
     name: "xlog_radix_starts",
-    module: &MODULE,
+    module: &COUNT,
     parameters: &[Parameter::in_out("bins", U32).counted_by(1), Parameter::value("count", U64)],
     host: HostKernel::of::<host::Starts>(),
 };
@@ -40,15 +53,16 @@ pub struct SweepKernels {
     pub(super) sweep_ordered: KernelDefinition,
     /// Sorts what fits one block, by all digits.
     pub(super) tile: KernelDefinition,
-    /// Keys that a block of a sweep takes.
+    /// Keys that a block of a sweep takes, and its threads.
     pub(super) tile_rows: usize,
+    pub(super) threads: u32,
 }
 
 macro_rules! sweep_keys {
-    ($name:expr, $key:expr, $body:ty $(, $order:literal)*) => {
+    ($module:ident, $name:expr, $key:expr, $body:ty $(, $order:literal)*) => {
         KernelDefinition {
             name: $name,
-            module: &MODULE,
+            module: &$module,
             parameters: &[
                 Parameter::in_out("look_back", U32),
                 Parameter::in_out("counter", U32).elements(1),
@@ -68,10 +82,10 @@ macro_rules! sweep_keys {
 }
 
 macro_rules! sweep_pairs {
-    ($name:expr, $key:expr, $value:expr, $body:ty $(, $order:literal)*) => {
+    ($module:ident, $name:expr, $key:expr, $value:expr, $body:ty $(, $order:literal)*) => {
         KernelDefinition {
             name: $name,
-            module: &MODULE,
+            module: &$module,
             parameters: &[
                 Parameter::in_out("look_back", U32),
                 Parameter::in_out("counter", U32).elements(1),
@@ -93,12 +107,13 @@ macro_rules! sweep_pairs {
 }
 
 macro_rules! key_kernels {
-    ($name:ident, $key:expr, $bits:ty, $width:literal, $tiles:expr) => {
+    ($name:ident, $key:expr, $bits:ty, $width:literal, $tiles:expr,
+     [$keys:ident, $pairs_32:ident, $pairs_64:ident]) => {
         /// What a sort of such keys launches.
         pub(super) static $name: KeyKernels = KeyKernels {
             histogram: KernelDefinition {
                 name: concat!("xlog_radix_histogram_", $width),
-                module: &MODULE,
+                module: &COUNT,
                 parameters: &[
                     Parameter::input("keys", $key).counted_by(2),
                     Parameter::in_out("bins", U32).elements(256),
@@ -111,14 +126,15 @@ macro_rules! key_kernels {
                 host: HostKernel::of::<host::Histogram<$bits>>(),
             },
             keys: SweepKernels {
-                sweep: sweep_keys!(concat!("xlog_radix_sweep_", $width), $key,
+                sweep: sweep_keys!($keys, concat!("xlog_radix_sweep_", $width), $key,
                     host::Sweep<$bits, (), false>),
-                sweep_ordered: sweep_keys!(concat!("xlog_radix_sweep_ordered_", $width), $key,
+                sweep_ordered: sweep_keys!($keys,
+                    concat!("xlog_radix_sweep_ordered_", $width), $key,
                     host::Sweep<$bits, (), true>,
                     "magnitude_in", "flip_in", "magnitude_out", "flip_out"),
                 tile: KernelDefinition {
                     name: concat!("xlog_radix_tile_", $width),
-                    module: &MODULE,
+                    module: &$keys,
                     parameters: &[
                         Parameter::input("keys_in", $key).counted_by(2),
                         Parameter::output("keys_out", $key).counted_by(2),
@@ -130,24 +146,28 @@ macro_rules! key_kernels {
                     ],
                     host: HostKernel::of::<host::Tile<$bits, ()>>(),
                 },
-                tile_rows: $tiles[0],
+                tile_rows: $tiles[0].0,
+                threads: $tiles[0].1,
             },
-            pairs_32: key_kernels!(@pairs $key, $bits, $width, U32, u32, "_32", $tiles[1]),
-            pairs_64: key_kernels!(@pairs $key, $bits, $width, U64, u64, "_64", $tiles[2]),
+            pairs_32: key_kernels!(@pairs $pairs_32, $key, $bits, $width, U32, u32, "_32",
+                $tiles[1]),
+            pairs_64: key_kernels!(@pairs $pairs_64, $key, $bits, $width, U64, u64, "_64",
+                $tiles[2]),
         };
     };
-    (@pairs $key:expr, $bits:ty, $width:literal, $value:expr, $type:ty, $suffix:literal,
-     $rows:expr) => {
+    (@pairs $module:ident, $key:expr, $bits:ty, $width:literal, $value:expr, $type:ty,
+     $suffix:literal, $rows:expr) => {
         SweepKernels {
-            sweep: sweep_pairs!(concat!("xlog_radix_sweep_", $width, $suffix), $key, $value,
+            sweep: sweep_pairs!($module,
+                concat!("xlog_radix_sweep_", $width, $suffix), $key, $value,
                 host::Sweep<$bits, $type, false>),
-            sweep_ordered: sweep_pairs!(
+            sweep_ordered: sweep_pairs!($module,
                 concat!("xlog_radix_sweep_ordered_", $width, $suffix), $key, $value,
                 host::Sweep<$bits, $type, true>,
                 "magnitude_in", "flip_in", "magnitude_out", "flip_out"),
             tile: KernelDefinition {
                 name: concat!("xlog_radix_tile_", $width, $suffix),
-                module: &MODULE,
+                module: &$module,
                 parameters: &[
                     Parameter::input("keys_in", $key).counted_by(4),
                     Parameter::output("keys_out", $key).counted_by(4),
@@ -161,7 +181,8 @@ macro_rules! key_kernels {
                 ],
                 host: HostKernel::of::<host::Tile<$bits, $type>>(),
             },
-            tile_rows: $rows,
+            tile_rows: $rows.0,
+            threads: $rows.1,
         }
     };
 }
@@ -171,14 +192,14 @@ const fn bits_of(key: ScalarType) -> ScalarType {
     if key.size() == 4 { U32 } else { U64 }
 }
 
-/// Keys a block takes: of the keys alone, with values of four bytes, with values of eight. The
-/// kernels assert the same numbers.
-const TILES_32: [usize; 3] = [7680, 8832, 5760];
-const TILES_64: [usize; 3] = [5760, 5760, 4608];
+/// Keys a block takes, and its threads: of the keys alone, with values of four bytes, with values of
+/// eight. The kernels assert the same numbers of keys.
+const TILES_32: [(usize, u32); 3] = [(9728, 512), (8832, 384), (5760, 384)];
+const TILES_64: [(usize, u32); 3] = [(5760, 384), (5760, 384), (4608, 384)];
 
-key_kernels!(KEYS_U32, U32, u32, "32", TILES_32);
-key_kernels!(KEYS_I32, ScalarType::I32, u32, "32", TILES_32);
-key_kernels!(KEYS_F32, ScalarType::F32, u32, "32", TILES_32);
-key_kernels!(KEYS_U64, U64, u64, "64", TILES_64);
-key_kernels!(KEYS_I64, ScalarType::I64, u64, "64", TILES_64);
-key_kernels!(KEYS_F64, ScalarType::F64, u64, "64", TILES_64);
+key_kernels!(KEYS_U32, U32, u32, "32", TILES_32, [SORT_32, SORT_32_32, SORT_32_64]);
+key_kernels!(KEYS_I32, ScalarType::I32, u32, "32", TILES_32, [SORT_32, SORT_32_32, SORT_32_64]);
+key_kernels!(KEYS_F32, ScalarType::F32, u32, "32", TILES_32, [SORT_32, SORT_32_32, SORT_32_64]);
+key_kernels!(KEYS_U64, U64, u64, "64", TILES_64, [SORT_64, SORT_64_32, SORT_64_64]);
+key_kernels!(KEYS_I64, ScalarType::I64, u64, "64", TILES_64, [SORT_64, SORT_64_32, SORT_64_64]);
+key_kernels!(KEYS_F64, ScalarType::F64, u64, "64", TILES_64, [SORT_64, SORT_64_32, SORT_64_64]);

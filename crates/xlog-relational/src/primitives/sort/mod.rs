@@ -438,6 +438,6 @@ impl<K: SortKey> Job<'_, K> {
         if !plain {
             launch.value(first.magnitude).value(first.flip).value(last.magnitude).value(last.flip);
         }
-        launch.launch(LaunchDims::linear(blocks, 384))
+        launch.launch(LaunchDims::linear(blocks, self.kernels.threads))
     }
 }

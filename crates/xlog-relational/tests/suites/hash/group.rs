@@ -131,6 +131,13 @@ fn skewed_and_extreme_keys(engine: &Engine) {
     check(engine, random, &[zipf]);
     check(engine, random, &[Column::words([u32::MAX, 0, u32::MAX, 1, u32::MAX - 1])]);
     check(engine, random, &[Column::longs([u64::MAX, 0, u64::MAX, 1 << 32, 1, u64::MAX - 1])]);
+    // Pairs of every extreme: one of them has the bits of an empty slot.
+    let extremes = || (0..900u32).map(|at| [0, 1, 2, 3, u32::MAX - 1, u32::MAX][at as usize % 6]);
+    let others = || (0..900u32).map(|at| [0, u32::MAX, 1, 2, 3][at as usize % 5]);
+    check(engine, random, &[Column::words(extremes()), Column::words(others())]);
+    let one = Column::words(extremes()).with_nulls(random, 3);
+    let other = Column::words(others()).with_nulls(random, 3);
+    check(engine, random, &[one, other]);
 }
 
 fn several_and_null_keys(engine: &Engine) {
@@ -183,7 +190,10 @@ fn a_first_table_that_is_too_small(engine: &Engine) {
         let column = words(random, 50_000, keys);
         check_tuned(engine, random, from_ref(&column), tuning);
         let nullable = column.with_nulls(random, 7);
-        check_tuned(engine, random, &[nullable], tuning);
+        check_tuned(engine, random, from_ref(&nullable), tuning);
+        // Keys with a null have fewer slots, and may be the ones that find none.
+        let other = words(random, 50_000, 2).with_nulls(random, 2);
+        check_tuned(engine, random, &[nullable, other], tuning);
     }
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 
 use libtest_mimic::Trial;
+use proptest::strategy::Strategy;
 use xlog_relational::{
     Column, Engine, RelationalError, RelationalResult, Table, Values,
     ops::{distinct, except, intersect, union},
@@ -19,6 +20,7 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
     vec![
         trial("operators::sets::distinct_rows_are_those_of_the_reference", engine, distinct_rows),
         trial("operators::sets::set_operations_are_those_of_the_reference", engine, as_reference),
+        trial("operators::sets::rows_of_many_columns_are_told_apart", engine, many_columns),
         trial("operators::sets::one_column_of_many_values_is_sorted", engine, one_column),
         trial("operators::sets::what_is_not_alike_is_refused_by_name", engine, refusals),
     ]
@@ -52,6 +54,21 @@ fn as_reference(engine: &Engine) {
         }
         assert!(download(&a, STREAM).same_in_order(&left), "the left input is as it was");
         assert!(download(&b, STREAM).same_in_order(&right), "the right input is as it was");
+    });
+}
+
+fn many_columns(engine: &Engine) {
+    let tables = strategies::fields(9, 12).prop_flat_map(|fields| {
+        (strategies::relation(fields.clone(), 20), strategies::relation(fields, 20))
+    });
+    for_all(10, tables, |(left, right)| {
+        // Every row of the left table twice, and some of them in both tables.
+        let left = reference::concat(&left, &left).expect("the same columns");
+        let right = reference::concat(&right, &left).expect("the same columns");
+        let (a, b) = (upload(engine, &left, STREAM), upload(engine, &right, STREAM));
+        let same = |got, expected, what| assert_same_rows(got, expected, STREAM, what);
+        same(distinct(&a, None, STREAM), Ok(reference::distinct(&left)), "distinct");
+        same(except(&b, &a, true, STREAM), reference::except(&right, &left, true), "except");
     });
 }
 

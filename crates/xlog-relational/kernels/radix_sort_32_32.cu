@@ -1,0 +1,5 @@
+// Sorts of 32-bit keys with 32-bit values.
+
+#include "radix_sort.cuh"
+
+XLOG_SORT_PAIRS(32, u32, 32, u32)

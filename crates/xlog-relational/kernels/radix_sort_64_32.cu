@@ -1,0 +1,5 @@
+// Sorts of 64-bit keys with 32-bit values.
+
+#include "radix_sort.cuh"
+
+XLOG_SORT_PAIRS(64, u64, 32, u32)
