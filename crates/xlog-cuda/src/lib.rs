@@ -25,8 +25,3 @@ mod sync;
 pub use device::{CudaDevice, LoadedKernel};
 pub use memory::GpuMemoryManager;
 pub use xlog_driver::LaunchDims;
-
-/// The README's programs, compiled and run as tests.
-#[cfg(doctest)]
-#[doc = include_str!("../../../README.md")]
-mod readme {}

@@ -37,3 +37,8 @@ pub use scalar::{KeyIdentity, Scalar, compare_floats};
 pub use sort_key::SortKey;
 pub use table::Table;
 pub use types::{DataType, Field, Physical, Schema};
+
+/// The README's programs, compiled and run as tests.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+mod readme {}
