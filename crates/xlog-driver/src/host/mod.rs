@@ -12,6 +12,7 @@
 //! The caller validates, as [`Driver`] says. A kernel that faults, or
 //! panics, loses the device: every later call answers with that error, as on a GPU.
 
+mod compress;
 mod driver;
 mod fault;
 mod kernel;
@@ -21,6 +22,7 @@ mod parts;
 mod simulated;
 mod stream;
 
+pub use compress::{BitRange, Markable, compress, mark};
 pub use driver::HostDriver;
 pub use kernel::{
     Direct, HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy, Observed, Output,

@@ -1,10 +1,13 @@
 //! The rows for which a predicate is true.
 
+use std::sync::Arc;
+
 use bytemuck::Pod;
 use xlog_cuda::{
     device_runtime::{ResourceResult, StreamId},
     memory::TrackedCudaSlice,
 };
+use xlog_driver::DeviceKind;
 
 use super::{
     limit::copy,
@@ -16,8 +19,8 @@ use crate::{
     error::RelationalResult,
     expr::{Checked, Comparison, Expr, Mask, Node, Program},
     primitives::{
-        BitCondition, Condition, Pending, select_bits_if, select_by_mask, select_rows_by_mask,
-        select_rows_if_bits,
+        BitCondition, Condition, Pending, gather_bits, select_bits_if, select_by_mask,
+        select_rows_by_mask, select_rows_if_bits,
     },
     scalar::Scalar,
     table::Table,
@@ -27,9 +30,9 @@ use crate::{
 /// The rows of `table` for which `predicate` is true, in their order; not those for which it is
 /// missing. Waits for the device once, to learn how many there are.
 ///
-/// A comparison of a column without nulls with a literal is part of the kernel that selects. Any
-/// other predicate is evaluated to a bit a row first. Columns of four and eight bytes without nulls
-/// are selected directly, others by row number.
+/// One comparison of a column without nulls with a literal is part of the kernel that selects. Any
+/// other predicate becomes a bit a row first, and values of four and eight bytes are selected by
+/// those. Everything else is fetched by row number.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -43,12 +46,32 @@ use crate::{
 /// # Ok::<(), xlog_relational::RelationalError>(())
 /// ```
 pub fn filter(table: &Table, predicate: &Expr, stream: StreamId) -> RelationalResult<Table> {
+    filter_tuned(table, predicate, FilterBy::default(), stream)
+}
+
+/// How a filter by one comparison selects from a table of several columns.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum FilterBy {
+    /// As suits the device. The host streams through whole columns faster than it fetches rows one
+    /// by one, and takes a mask; a GPU takes row numbers, which pays where few rows are kept.
+    #[default]
+    Device,
+    /// By row numbers, which the kernel that compares selects.
+    Rows,
+    /// By a mask.
+    Mask,
+}
+
+/// As [`filter`], with the choice made by the caller. The result is the same.
+pub fn filter_tuned(
+    table: &Table,
+    predicate: &Expr,
+    by: FilterBy,
+    stream: StreamId,
+) -> RelationalResult<Table> {
     let checked = predicate.check_predicate(&table.schema())?;
     let rows = numbered_rows(table)?;
-    let plan = match Fused::of(table, &checked) {
-        Some(fused) => Plan::Fused(fused),
-        None => Plan::Masked(predicate.compile_checked(&checked, table)?),
-    };
+    let plan = Plan::of(table, predicate, &checked, by)?;
     if rows == 0 {
         return Ok(table.clone());
     }
@@ -60,8 +83,27 @@ pub fn filter(table: &Table, predicate: &Expr, stream: StreamId) -> RelationalRe
 
 /// How rows are selected.
 enum Plan<'t> {
+    /// By one comparison, in the kernel that selects.
     Fused(Fused<'t>),
+    /// By a mask.
     Masked(Program),
+}
+
+impl<'t> Plan<'t> {
+    fn of(
+        table: &'t Table,
+        predicate: &Expr,
+        checked: &Checked,
+        by: FilterBy,
+    ) -> RelationalResult<Self> {
+        let on_host = table.engine().runtime().device().info().kind == DeviceKind::Host;
+        let by_mask = by == FilterBy::Mask || (by == FilterBy::Device && on_host);
+        let fused = Fused::of(table, checked).filter(|_| !by_mask || table.width() == 1);
+        Ok(match fused {
+            Some(fused) => Self::Fused(fused),
+            None => Self::Masked(predicate.compile_checked(checked, table)?),
+        })
+    }
 }
 
 /// A comparison with a literal that the selecting kernel does itself.
@@ -157,8 +199,10 @@ impl Plan<'_> {
         for (index, (_, column)) in table.columns().enumerate() {
             selected.push(self.select(index, column, mask.as_ref(), stream)?);
         }
-        let by_rows = selected.iter().any(|one| matches!(one, Selected::ByRows));
-        let rows = match by_rows {
+        let needs_rows = |(one, (_, column)): (&Selected, (&str, &Column))| {
+            matches!(one, Selected::ByRows) || column.is_nullable()
+        };
+        let rows = match selected.iter().zip(table.columns()).any(needs_rows) {
             true => Some(self.select_rows(engine, mask.as_ref(), len, stream)?),
             false => None,
         };
@@ -186,8 +230,12 @@ impl Plan<'_> {
         let mut columns = Vec::with_capacity(table.width());
         for ((name, column), selected) in table.columns().zip(selected) {
             let column = match (selected, &rows) {
-                (Selected::Words(pending), _) => kept(column, pending, count, stream)?,
-                (Selected::Longs(pending), _) => kept(column, pending, count, stream)?,
+                (Selected::Words(pending), rows) => {
+                    kept(column, pending, rows.as_ref(), count, stream)?
+                }
+                (Selected::Longs(pending), rows) => {
+                    kept(column, pending, rows.as_ref(), count, stream)?
+                }
                 (Selected::ByRows, Some(rows)) => take(column, rows, count, stream)?,
                 (Selected::ByRows, None) => column.clone(),
             };
@@ -214,7 +262,7 @@ impl Plan<'_> {
                     Selected::Longs(select_bits_if(engine, stream, memory, len, condition)?)
                 }
             },
-            (Self::Masked(_), Some(mask)) if !column.is_nullable() => match column.values() {
+            (Self::Masked(_), Some(mask)) => match column.values() {
                 Values::Bytes(_) => Selected::ByRows,
                 Values::Words(memory) => {
                     Selected::Words(select_by_mask(engine, stream, memory, mask.words(), len)?)
@@ -243,8 +291,8 @@ impl Plan<'_> {
                     select_rows_if_bits(engine, stream, memory, len, condition)
                 }
             },
-            (Self::Masked(_), Some(mask)) => select_rows_by_mask(engine, stream, mask.words(), len),
-            (Self::Masked(_), None) => Err("a filter lost its mask".into()),
+            (_, Some(mask)) => select_rows_by_mask(engine, stream, mask.words(), len),
+            (_, None) => Err("a filter lost its mask".into()),
         }
     }
 
@@ -256,10 +304,12 @@ impl Plan<'_> {
     }
 }
 
-/// Selected values as a column. Memory that would be mostly empty is exchanged for some that fits.
+/// Selected values as a column; which of them are there is looked up by row number. Memory that
+/// would be mostly empty is exchanged for some that fits.
 fn kept<T: Pod>(
     column: &Column,
     pending: Pending<T>,
+    rows: Option<&TrackedCudaSlice<u32>>,
     count: usize,
     stream: StreamId,
 ) -> RelationalResult<Column>
@@ -275,6 +325,15 @@ where
     } else {
         values
     };
-    let parts = ColumnParts { len: count, values: values.into(), ..column.parts().clone() };
-    Column::from_parts(column.engine(), parts)
+    let (engine, len) = (column.engine(), column.len() as u64);
+    let validity = match (column.validity(), rows) {
+        (Some(bits), Some(rows)) => {
+            Some(Arc::new(gather_bits(engine, stream, bits, len, rows, count as u64)?))
+        }
+        _ => None,
+    };
+    let values = values.into();
+    let null_count = None;
+    let parts = ColumnParts { len: count, values, validity, null_count, ..column.parts().clone() };
+    Column::from_parts(engine, parts)
 }

@@ -25,7 +25,7 @@ mod top_k;
 
 pub use concat::concat;
 pub use distinct::distinct;
-pub use filter::filter;
+pub use filter::{FilterBy, filter, filter_tuned};
 pub use group::group_by;
 pub use join::hash_join;
 pub use limit::limit;

@@ -27,15 +27,16 @@ use crate::{
 /// ```
 /// use std::sync::Arc;
 /// use xlog_cuda::{CudaDevice, device_runtime::StreamId};
-/// use xlog_relational::{Column, Engine, SortKey, Table, ops};
+/// use xlog_relational::{Column, Engine, Scalar, SortKey, Table, ops, reference::Relation};
 ///
 /// let (engine, stream) = (Engine::new(Arc::new(CudaDevice::host()))?, StreamId::DEFAULT);
 /// let price = Column::from_options(&engine, &[Some(2.5), None, Some(-1.0)], stream)?;
 /// let id = Column::from_slice(&engine, &[1u32, 2, 3], stream)?;
 /// let table = Table::new(&engine, [("price", price), ("id", id)])?;
 /// let sorted = ops::sort(&table, &[SortKey::new("price").nulls_first()], stream)?;
-/// let batch = sorted.select(&["id"])?.download(stream)?;
-/// assert_eq!(format!("{:?}", batch.column(0)).matches('2').count(), 1);
+/// let sorted = Relation::from_batch(&sorted.download(stream)?)?;
+/// assert_eq!(sorted.row(0), [None, Some(Scalar::U32(2))]);
+/// assert_eq!(sorted.row(1), [Some(Scalar::F64(-1.0)), Some(Scalar::U32(3))]);
 /// # Ok::<(), xlog_relational::RelationalError>(())
 /// ```
 pub fn sort(table: &Table, keys: &[SortKey], stream: StreamId) -> RelationalResult<Table> {

@@ -97,7 +97,7 @@ impl<W: Word> KernelBody for Encode<W> {
         let rows = call.input::<u8>(ROWS, if by_rows { 4 * count } else { 0 })?;
         call.in_parts(count, call.threads_for(count), PIECE, |_, range| {
             let (mut piece_rows, mut words) = (vec![0u32; PIECE], vec![0u64; PIECE]);
-            let mut packed = vec![W::default(); PIECE];
+            let mut packed = [W::default(); PIECE];
             for start in range.clone().step_by(PIECE) {
                 let len = (range.end - start).min(PIECE);
                 let (piece_rows, words) = (&mut piece_rows[..len], &mut words[..len]);

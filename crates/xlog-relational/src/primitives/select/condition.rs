@@ -143,10 +143,10 @@ impl<T: Ordered> Condition<T> {
 /// A condition, and how the bits that it is about are ordered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BitCondition<B> {
-    pub(super) order: Order<B>,
-    pub(super) least: B,
-    pub(super) span: B,
-    pub(super) outside: bool,
+    pub(crate) order: Order<B>,
+    pub(crate) least: B,
+    pub(crate) span: B,
+    pub(crate) outside: bool,
 }
 
 /// The ordered bits of the values that equal `literal`, from the least to the greatest: the zeros
