@@ -35,7 +35,8 @@ fn simple(field: &Field) -> BoxedStrategy<Expr> {
             true => col(name.clone()).is_null(),
             false => col(name.clone()).is_not_null(),
         }),
-        1 => (Just(field.name.clone()), values).prop_map(|(name, values)| col(name).in_list(values)),
+        1 => (Just(field.name.clone()), values)
+            .prop_map(|(name, values)| col(name).in_list(values)),
     ]
     .boxed()
 }

@@ -64,6 +64,7 @@ pub fn property<S: Strategy>(
     S::Value: Debug,
 {
     let config = Config { cases, failure_persistence: None, ..Config::default() };
+    #[allow(clippy::panic)] // a property that does not hold fails its test
     if let Err(error) = TestRunner::new(config).run(&strategy, test) {
         panic!("{error}");
     }
@@ -88,7 +89,7 @@ pub fn large_relation(rows: usize, random: &mut Random) -> Relation {
     ];
     let mut value = |data_type, nullable: bool| {
         let bits = random.bits();
-        if nullable && bits % 4 == 0 {
+        if nullable && bits.is_multiple_of(4) {
             return None;
         }
         // Few values, so that keys are equal now and then, and extremes.
