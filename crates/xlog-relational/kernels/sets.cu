@@ -93,12 +93,22 @@ extern "C" __global__ void xlog_stack_bits(const u32* __restrict__ left, u32 has
 }
 
 // How many rows of each table a group has: the left one's in the low half of its word, the right
-// one's in the high half. Words are zero before.
+// one's in the high half. Words are zero before. Lanes of one group add once for all of them, so
+// that a group with most of the rows is not added to row by row.
 extern "C" __global__ void xlog_set_sides(const u32* __restrict__ slots,
                                           const u32* __restrict__ numbers, u64* sides,
                                           u64 left_rows, u64 groups, u64 rows) {
-    for (u64 i = first_element(); i < rows; i += grid_stride()) {
-        atomicAdd(&sides[numbers[slots[i]]], i < left_rows ? 1ull : 1ull << 32);
+    const u32 lane = threadIdx.x % 32;
+    for (u64 i = first_element(); i - lane < rows; i += grid_stride()) {
+        // No group has this number: there are fewer.
+        const u32 group = i < rows ? numbers[slots[i]] : 0xffffffffu;
+        const u32 same = __match_any_sync(0xffffffffu, group);
+        const u32 left = __ballot_sync(0xffffffffu, i < left_rows);
+        if (i < rows && lane == __ffs(static_cast<int>(same)) - 1) {
+            const u64 above = __popc(same & left);
+            const u64 below = __popc(same & ~left);
+            atomicAdd(&sides[group], above | below << 32);
+        }
     }
 }
 

@@ -45,8 +45,8 @@ static SET: KernelDefinition = KernelDefinition {
     host: HostKernel::of::<Set>(),
 };
 
-/// Copies `count` bits of `from`, beginning at bit `first`, to bit `start` of `to` and what
-/// follows. The bits around them stay, so `to` must have been written before.
+/// Copies `count` bits of `from`, beginning at bit `first`, to bit `start` of `to` and behind.
+/// The bits around them stay, so `to` must have been written before.
 #[track_caller]
 pub(super) fn copy_bits(
     engine: &Engine,

@@ -106,11 +106,22 @@ pub(super) fn grouping<'t>(
     Ok(Grouping::of(engine, stream, &Keys { columns: &columns, rows }, Tuning::default())?)
 }
 
-/// The rows of `table` that stand for the groups of all of its columns, and their number.
+/// The groups of `table` by all of its columns.
 pub(super) fn representatives<'t>(
     table: &'t Table,
     stream: StreamId,
 ) -> RelationalResult<Grouping<'t>> {
     let columns: Vec<&Column> = table.columns().map(|(_, column)| column).collect();
     grouping(table, &columns, stream)
+}
+
+/// The same, counted as [`Grouping::at_most`] does. The table has a column.
+pub(super) fn representatives_at_most<'t>(
+    table: &'t Table,
+    stream: StreamId,
+) -> RelationalResult<Grouping<'t>> {
+    let keys = Key::all(table.columns().map(|(_, column)| column), stream)?;
+    let columns = Key::columns(&keys);
+    let keys = Keys { columns: &columns, rows: table.rows() };
+    Ok(Grouping::at_most(table.engine(), stream, &keys)?)
 }

@@ -223,7 +223,7 @@ impl<From: Convertible<To>, To: Pod + Send + Sync> KernelBody for Convert<From, 
         let n = host_length(call.value(2)?)?;
         let (values, words) = (call.input::<From>(0, n)?, call.output::<To>(1, n)?);
         call.in_parts(n, call.threads_for(n), PIECE, |_, range| {
-            let (mut piece, mut out) = (vec![From::zeroed(); PIECE], vec![To::zeroed(); PIECE]);
+            let (mut piece, mut out) = ([From::zeroed(); PIECE], [To::zeroed(); PIECE]);
             for part in pieces(range, PIECE) {
                 let (piece, out) = (&mut piece[..part.len()], &mut out[..part.len()]);
                 values.read_into(part.start, piece);

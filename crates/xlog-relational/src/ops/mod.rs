@@ -30,7 +30,6 @@ pub use group::group_by;
 pub use join::hash_join;
 pub use limit::limit;
 pub use project::project;
-pub use rows::take_rows;
 pub use sets::{except, intersect, union};
 pub use sort::sort;
 pub use top_k::top_k;

@@ -15,7 +15,7 @@ use crate::{
 
 /// The rows of `table` with the first `count` of the numbers in `rows`, in that order. Every number
 /// must be one of a row. Waits for nothing.
-pub fn take_rows(
+pub(super) fn take_rows(
     table: &Table,
     rows: &TrackedCudaSlice<u32>,
     count: u64,

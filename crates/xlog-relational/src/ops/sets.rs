@@ -12,7 +12,7 @@ use xlog_driver::{
 
 use super::{
     distinct::{distinct_rows, needed},
-    group::representatives,
+    group::representatives_at_most,
     keys::{host_length, refuse_foreign, refuse_too_many},
     rows::{host_count, take_rows},
     stack::{MODULE, refuse_unlike, stacked},
@@ -37,8 +37,8 @@ pub fn union(left: &Table, right: &Table, stream: StreamId) -> RelationalResult<
 /// Every different row that is in both tables; with `all`, as often as in the one that has it less
 /// often. Columns are matched as [`union`] does.
 ///
-/// Waits for the device twice: to learn the number of different rows, and that of those kept. Once
-/// more if there are millions of different rows.
+/// Waits for the device once, to learn the number of rows kept. More than two million rows take a
+/// second wait, for the number of different rows, and a third if those are millions.
 pub fn intersect(
     left: &Table,
     right: &Table,
@@ -90,7 +90,7 @@ fn kept(left: &Table, right: &Table, keep: Keep, stream: StreamId) -> Relational
 
 fn run(left: &Table, right: &Table, keep: Keep, stream: StreamId) -> RelationalResult<Table> {
     let (engine, both) = (left.engine(), stacked(left, right, stream)?);
-    let groups = representatives(&both, stream)?;
+    let groups = representatives_at_most(&both, stream)?;
     let count = groups.count();
     let len = host_count(count, "different rows")?;
     if len == 0 {

@@ -95,8 +95,7 @@ impl<'t> Keys<'t> {
         key_words(&columns)
     }
 
-    /// Bytes a row that temporaries take: keys and row numbers, each as made, in between and
-    /// sorted.
+    /// Bytes a row that temporaries take: keys and row numbers, encoded, sorted and in between.
     pub(super) fn row_bytes(&self) -> u64 {
         3 * (4 + self.words().iter().map(KeyWord::bytes).max().unwrap_or(0))
     }

@@ -7,6 +7,8 @@ mod memory;
 #[allow(unreachable_pub)]
 mod one_table;
 #[allow(unreachable_pub)]
+mod operators;
+#[allow(unreachable_pub)]
 mod primitives;
 mod tables;
 
@@ -37,6 +39,7 @@ pub(crate) fn run(device: TestDevice) -> ! {
     let mut trials: Vec<Trial> = trials.collect();
     let engine = engine(device);
     trials.extend(one_table::tests(&engine));
+    trials.extend(operators::tests(&engine));
     trials.extend(primitives::tests(&engine));
     trials.extend(hash::tests(&engine, device == TestDevice::Host));
     libtest_mimic::run(&Arguments::from_args(), trials).exit()

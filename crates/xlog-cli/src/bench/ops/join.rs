@@ -79,7 +79,7 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
 /// Two keys, one row in sixteen missing in each, beside one key that is always there.
 pub(super) fn nullable(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let rows = lab.millions();
-    let missing = |column: u64, row: u64| random(SEED + column, row) % 16 == 0;
+    let missing = |column: u64, row: u64| random(SEED + column, row).is_multiple_of(16);
     let halves = |key: &dyn Fn(u64) -> u32, name: &'static str| -> Result<[Table; 2], Failure> {
         let keys: Vec<u32> = (0..rows).map(key).collect();
         let half = |column: u64, shift: u32| -> Vec<Option<i32>> {

@@ -1,8 +1,8 @@
 //! `xlog bench ops`: relational operators through the default stack, every result verified.
 //!
-//! A time is the median of several runs by the host's clock, from the call of the operator until its
-//! stream is done, sizes read back where the operator needs them, with a pool that already has its
-//! memory. Where something is measured beside it (`peer`), the two take turns.
+//! A time is the median of several runs by the host's clock, from the call of the operator until
+//! its stream is done, sizes read back where the operator needs them, with a pool that already has
+//! its memory. Where something is measured beside it (`peer`), the two take turns.
 
 mod data;
 mod join;

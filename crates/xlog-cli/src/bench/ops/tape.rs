@@ -1,8 +1,8 @@
 //! Writes down what is enqueued on a device, and enqueues it again without the runtime.
 //!
 //! The bare replay of an operator is what it would cost by hand, with every buffer allocated and
-//! every wait known beforehand: the launches, fills and copies of one run, on their streams, and the
-//! places where the host waited for a size.
+//! every wait known beforehand: the launches, fills and copies of one run, on their streams, and
+//! the places where the host waited for a size.
 
 use std::{
     collections::HashMap,

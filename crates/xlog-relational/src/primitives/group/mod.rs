@@ -137,6 +137,7 @@ fn number(
     side: &Prepared<'_>,
     absent: &Absent,
     tuning: Tuning,
+    at_most: bool,
 ) -> ResourceResult<Numbered> {
     let enough = Table::slots_for(side.rows);
     let mut capacity = enough.min(tuning.first_slots.max(64));
@@ -151,6 +152,9 @@ fn number(
         table.insert(engine, stream, side, farthest, mask, &slots, &full, absent)?;
         let slots_taken = Taken { entries: &table.entries, row_of: None, capacity };
         let (numbers, rows) = slots_taken.number(engine, stream, side.rows, &state, absent)?;
+        if at_most && capacity == enough {
+            return Ok(Numbered { slots, numbers, rows, count: side.rows });
+        }
         let words = state.start_download(stream)?.wait()?;
         if words[1] == 0 {
             return Ok(Numbered { slots, numbers, rows, count: u64::from(words[0]) });
@@ -323,9 +327,23 @@ impl<'e> Grouping<'e> {
             None => {
                 let mask = tuning.hash_mask;
                 let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, mask)?;
-                number(engine, stream, &side, &absent, tuning)?
+                number(engine, stream, &side, &absent, tuning, false)?
             }
         };
+        Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
+    }
+
+    /// The groups of `keys`, counted as many as there may be where the first table is large enough
+    /// for all: then nothing is waited for, and groups behind the last one have no rows.
+    pub(crate) fn at_most(
+        engine: &'e Engine,
+        stream: StreamId,
+        keys: &Keys<'_>,
+    ) -> ResourceResult<Self> {
+        keys.check("the table")?;
+        let (absent, tuning) = (Absent::new(engine, stream)?, Tuning::default());
+        let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, tuning.hash_mask)?;
+        let numbered = number(engine, stream, &side, &absent, tuning, true)?;
         Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
     }
 

@@ -52,7 +52,7 @@ impl Keys<'_> {
         let rows = check_rows(self.rows, what)?;
         let misuse = |text| Err(ResourceError::StreamMisuse(text));
         if self.columns.is_empty() {
-            return misuse(format!("{what} has no key columns; name one at least"));
+            return misuse(format!("{what} has 0 key columns; name one at least"));
         }
         for (index, column) in self.columns.iter().enumerate() {
             let (len, bits) = (column.words.len(), column.validity.map(|words| words.len() * 32));

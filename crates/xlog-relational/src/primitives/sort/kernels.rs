@@ -192,8 +192,8 @@ const fn bits_of(key: ScalarType) -> ScalarType {
     if key.size() == 4 { U32 } else { U64 }
 }
 
-/// Keys a block takes, and its threads: of the keys alone, with values of four bytes, with values of
-/// eight. The kernels assert the same numbers of keys.
+/// Keys a block takes, and its threads: of the keys alone, with values of four bytes, with values
+/// of eight. The kernels assert the same numbers of keys.
 const TILES_32: [(usize, u32); 3] = [(9728, 512), (8832, 384), (5760, 384)];
 const TILES_64: [(usize, u32); 3] = [(5760, 384), (5760, 384), (4608, 384)];
 
