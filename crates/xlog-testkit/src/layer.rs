@@ -206,9 +206,9 @@ impl LayeredDriver {
         self.deaf.store(deaf, Ordering::SeqCst);
     }
 
-    /// Whether every "it is done" that the device answers is followed by a wait for just that, which
-    /// is over at once. Nothing changes but for tools beside the program, which learn from waits
-    /// and not from answers what the program knows.
+    /// Whether every "it is done" that the device answers is followed by a wait for just that,
+    /// which is over at once. Nothing changes but for tools beside the program, which learn from
+    /// waits and not from answers what the program knows.
     pub fn set_spelled_out(&self, spelled_out: bool) {
         self.spelled_out.store(spelled_out, Ordering::SeqCst);
     }
