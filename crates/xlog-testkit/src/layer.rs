@@ -103,6 +103,7 @@ pub struct LayeredDriver {
     stalls: Mutex<Vec<Arc<StalledCall>>>,
     deaf: AtomicBool,
     capturing: AtomicBool,
+    spelled_out: AtomicBool,
 }
 
 impl LayeredDriver {
@@ -117,6 +118,7 @@ impl LayeredDriver {
             stalls: Mutex::default(),
             deaf: AtomicBool::new(false),
             capturing: AtomicBool::new(false),
+            spelled_out: AtomicBool::new(false),
         }
     }
 
@@ -204,6 +206,13 @@ impl LayeredDriver {
         self.deaf.store(deaf, Ordering::SeqCst);
     }
 
+    /// Whether every "it is done" that the device answers is followed by a wait for just that,
+    /// which is over at once. Nothing changes but for tools beside the program, which learn from
+    /// waits and not from answers what the program knows.
+    pub fn set_spelled_out(&self, spelled_out: bool) {
+        self.spelled_out.store(spelled_out, Ordering::SeqCst);
+    }
+
     /// Whether every stream says that it is being captured.
     pub fn set_capturing(&self, capturing: bool) {
         self.capturing.store(capturing, Ordering::SeqCst);
@@ -266,7 +275,12 @@ impl Driver for LayeredDriver {
         pass!(self, SynchronizeStream, self.inner.synchronize_stream(stream))
     }
     unsafe fn stream_progress(&self, stream: RawStream) -> DriverResult<StreamProgress> {
-        pass!(self, StreamProgress, self.inner.stream_progress(stream))
+        let progress = pass!(self, StreamProgress, self.inner.stream_progress(stream))?;
+        if progress == StreamProgress::Idle && self.spelled_out.load(Ordering::SeqCst) {
+            // SAFETY: the caller's stream.
+            unsafe { self.inner.synchronize_stream(stream) }?;
+        }
+        Ok(progress)
     }
     unsafe fn is_capturing(&self, stream: RawStream) -> DriverResult<bool> {
         if self.capturing.load(Ordering::SeqCst) {
@@ -290,7 +304,12 @@ impl Driver for LayeredDriver {
         pass!(self, WaitEvent, self.inner.wait_event(stream, event))
     }
     unsafe fn event_done(&self, event: RawEvent) -> DriverResult<bool> {
-        pass!(self, EventDone, self.inner.event_done(event))
+        let done = pass!(self, EventDone, self.inner.event_done(event))?;
+        if done && self.spelled_out.load(Ordering::SeqCst) {
+            // SAFETY: the caller's event.
+            unsafe { self.inner.synchronize_event(event) }?;
+        }
+        Ok(done)
     }
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()> {
         pass!(self, SynchronizeEvent, self.inner.synchronize_event(event))

@@ -96,8 +96,12 @@ pub(crate) struct CheckOptions {
     /// With --torture: let every wait between streams do nothing, and see that it is found
     #[arg(long, requires = "torture")]
     deaf: bool,
+    /// With --torture: follow every "it is done" that the device answers by a wait for it, for a
+    /// memory checker that learns from waits alone
+    #[arg(long, requires = "torture", hide = true)]
+    spell_out: bool,
     /// Make a mistake on the device on purpose, for a memory checker to find: out-of-bounds or
-    /// out-of-life; or none with the same calls: nothing, asked or roundabout
+    /// out-of-life; or none with the same calls: nothing, asked, waited, drained or roundabout
     #[arg(long, value_name = "MISTAKE", requires = "torture", hide = true)]
     plant: Option<Plant>,
     /// Print one JSON object instead of text

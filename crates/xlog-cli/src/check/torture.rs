@@ -20,6 +20,7 @@ pub(super) fn run(options: &CheckOptions) -> Result<(), Failure> {
     }
     let (name, layered) = (driver.info().name.clone(), Arc::new(LayeredDriver::new(driver)));
     layered.set_deaf(options.deaf);
+    layered.set_spelled_out(options.spell_out);
     let plan = Torture {
         threads: usize::from(options.threads.unwrap_or(8)),
         streams: usize::from(options.streams.unwrap_or(15)),

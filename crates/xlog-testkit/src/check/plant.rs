@@ -17,6 +17,10 @@ pub enum Plant {
     /// None: ordered by the host, which asks until it is told that the device has come that far,
     /// and goes on from there.
     Asked,
+    /// None: ordered by the host, which waits for an event.
+    Waited,
+    /// None: ordered by the host, which waits for the whole stream.
+    Drained,
     /// None: ordered by way of a third stream, which waits for the first and is waited for.
     Roundabout,
 }
@@ -30,9 +34,11 @@ impl FromStr for Plant {
             "out-of-life" => Ok(Self::OutOfLife),
             "nothing" => Ok(Self::Nothing),
             "asked" => Ok(Self::Asked),
+            "waited" => Ok(Self::Waited),
+            "drained" => Ok(Self::Drained),
             "roundabout" => Ok(Self::Roundabout),
             _ => Err("a mistake to plant is out-of-bounds or out-of-life; to plant none, but the \
-                      same calls, nothing, asked or roundabout"
+                      same calls, nothing, asked, waited, drained or roundabout"
                 .into()),
         }
     }
@@ -63,11 +69,11 @@ pub fn plant(driver: &Arc<dyn Driver>, plant: Plant) -> DriverResult<()> {
             unsafe { driver.destroy_stream(between) }?;
         }
     }
-    if plant == Plant::Asked {
+    if let Plant::Asked | Plant::Waited | Plant::Drained = plant {
         let event = driver.create_event()?;
-        ask_until_done(driver, event, one)?;
+        pass(driver, plant, event, one)?;
         fill(driver, ordered, WORDS, other)?;
-        ask_until_done(driver, event, other)?;
+        pass(driver, plant, event, other)?;
         // SAFETY: the event has no use any more.
         unsafe { driver.destroy_event(event) }?;
     }
@@ -108,17 +114,24 @@ fn follow(
     Ok(())
 }
 
-/// Records an event, and asks about it until it is over.
-fn ask_until_done(
+/// Goes on only once the device has come as far as the stream's end is now.
+fn pass(
     driver: &Arc<dyn Driver>,
+    how: Plant,
     event: RawEvent,
     stream: RawStream,
 ) -> DriverResult<()> {
     // SAFETY: event and stream are this driver's.
-    unsafe { driver.record_event(event, stream) }?;
-    // SAFETY: as above.
-    while !unsafe { driver.event_done(event) }? {
-        std::thread::yield_now();
+    unsafe {
+        driver.record_event(event, stream)?;
+        match how {
+            Plant::Waited => return driver.synchronize_event(event),
+            Plant::Drained => return driver.synchronize_stream(stream),
+            _ => {}
+        }
+        while !driver.event_done(event)? {
+            std::thread::yield_now();
+        }
     }
     Ok(())
 }
