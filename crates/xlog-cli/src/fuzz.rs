@@ -48,6 +48,8 @@ fn names_that_nobody_would_write() {
             Plant::OutOfLife => "out-of-life".into(),
             Plant::Nothing => "nothing".into(),
             Plant::Asked => "asked".into(),
+            Plant::Waited => "waited".into(),
+            Plant::Drained => "drained".into(),
             Plant::Roundabout => "roundabout".into(),
         })
     });
