@@ -59,6 +59,7 @@ enum Bench {
     /// The cost of an allocation and its free, through the default stack and by the driver alone
     Alloc(bench::BenchOptions),
     /// Relational operators: how long they take, every result verified
+    #[cfg(feature = "ops")]
     Ops(bench::BenchOptions),
 }
 
@@ -67,6 +68,7 @@ fn main() -> ExitCode {
         Command::Doctor { device } => doctor::run(&device),
         Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
         Command::Bench(Bench::Alloc(options)) => bench::run_alloc(&options),
+        #[cfg(feature = "ops")]
         Command::Bench(Bench::Ops(options)) => bench::run_ops(&options),
         Command::Replay(options) => replay::run(&options),
         Command::Check(options) => check::run_check(&options),

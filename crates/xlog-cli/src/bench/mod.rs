@@ -10,6 +10,7 @@ mod fan;
 mod idle_driver;
 mod lab;
 mod measure;
+#[cfg(feature = "ops")]
 mod ops;
 mod pairs;
 mod quiet_core;
@@ -23,7 +24,9 @@ use std::sync::Arc;
 use clap::Args;
 use xlog_driver::DeviceKind;
 
-pub(crate) use self::{alloc::run_alloc, ops::run_ops};
+pub(crate) use self::alloc::run_alloc;
+#[cfg(feature = "ops")]
+pub(crate) use self::ops::run_ops;
 use self::{lab::Lab, quiet_core::QuietCore, report::Report};
 use crate::{
     Failure,
