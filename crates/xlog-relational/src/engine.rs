@@ -1,11 +1,9 @@
 //! What every operator needs of a device: its runtime, its memory, its kernels.
 
-use std::{
-    fmt,
-    sync::{Arc, Mutex, PoisonError},
-};
+use std::{fmt, sync::Arc};
 
 use bytemuck::Pod;
+use parking_lot::Mutex;
 use xlog_core::MemoryBudget;
 use xlog_cuda::{
     CudaDevice, GpuMemoryManager, LoadedKernel,
@@ -64,7 +62,7 @@ impl Engine {
     /// Up to `count` streams that all plans of this engine share; fewer if the pool has no more,
     /// and the default one if it has none at all.
     pub(crate) fn worker_streams(&self, count: usize) -> ResourceResult<Vec<StreamId>> {
-        let mut workers = self.workers.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut workers = self.workers.lock();
         while workers.len() < count {
             match self.runtime.stream_pool().acquire() {
                 Ok(stream) => workers.push(stream),

@@ -5,9 +5,9 @@ use std::{
     collections::VecDeque,
     fmt,
     panic::{AssertUnwindSafe, catch_unwind},
-    sync::{Condvar, Mutex, MutexGuard, PoisonError},
 };
 
+use parking_lot::{Condvar, Mutex};
 use xlog_cuda::device_runtime::StreamId;
 
 use super::{CancelToken, NodeId, Plan, plan::Work};
@@ -136,7 +136,7 @@ impl Executor {
             (1..threads).for_each(|_| drop(scope.spawn(|| run.work())));
             run.work();
         });
-        let mut state = run.state.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let mut state = run.state.into_inner();
         if let Some(failure) = state.failure.take() {
             return Err(failure);
         }
@@ -273,18 +273,13 @@ impl State {
 }
 
 impl Run<'_> {
-    fn lock(&self) -> MutexGuard<'_, State> {
-        // Nothing of the state is left half-changed by a panic: operators run outside the lock.
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// Calls one node after the other until there are none left.
     fn work(&self) {
         while let Some((node, stream, inputs)) = self.next() {
             let called = self.call(node, stream, &inputs);
             drop(inputs);
             let (over, told) = {
-                let mut state = self.lock();
+                let mut state = self.state.lock();
                 state.running -= 1;
                 let told = match called {
                     Ok(table) => {
@@ -312,7 +307,7 @@ impl Run<'_> {
     /// The next node to call, its stream, and the tables it reads; waits for one that others have
     /// to make way for.
     fn next(&self) -> Option<(usize, StreamId, Vec<Table>)> {
-        let mut state = self.lock();
+        let mut state = self.state.lock();
         loop {
             if state.failure.is_none() && self.executor.cancel.is_cancelled() {
                 state.failure = Some(RelationalError::Cancelled);
@@ -333,7 +328,7 @@ impl Run<'_> {
                 self.changed.notify_all();
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
