@@ -22,20 +22,13 @@
 // key is all ones, 3 the value of that row, 4 rows still to append, 5 probe rows with output,
 // 6 build rows listed.
 
+#include "hash.cuh"
+
 namespace {
 
-using u32 = unsigned int;
-using u64 = unsigned long long;
-
-constexpr u32 kThreads = 256;
 constexpr u32 kWarps = kThreads / 32;
-constexpr u32 kItems = 4;
-constexpr u32 kTile = kThreads * kItems;
 constexpr u32 kFullWarp = 0xffffffffu;
-constexpr u64 kEmpty = ~0ull;
 constexpr u32 kNone = 0xffffffffu;
-constexpr u32 kParts = 256;
-constexpr u32 kUsed = kParts;
 
 enum Control : u32 {
     kOutput = 0,
@@ -49,34 +42,8 @@ enum Control : u32 {
 
 enum Kind : u32 { kInner = 0, kLeft = 1, kFull = 2, kSemi = 3, kAnti = 4 };
 
-// The same as in hash_table.cu: the tables of both are addressed alike.
-__device__ __forceinline__ u32 hash_word(u32 h) {
-    h ^= h >> 16;
-    h *= 0x85ebca6bu;
-    h ^= h >> 13;
-    h *= 0xc2b2ae35u;
-    return h ^ (h >> 16);
-}
-
-__device__ __forceinline__ u64 hash_long(u64 h, u32 extra) {
-    h ^= static_cast<u64>(extra) * 0x9e3779b97f4a7c15ull;
-    h ^= h >> 33;
-    h *= 0xff51afd7ed558ccdull;
-    h ^= h >> 33;
-    h *= 0xc4ceb9fe1a85ec53ull;
-    return h ^ (h >> 33);
-}
-
-__device__ __forceinline__ u64 slot_of(u32 hash, u64 capacity) {
-    return (static_cast<u64>(hash) * capacity) >> 32;
-}
-
 __device__ __forceinline__ u64 slot_after(u64 slot, u64 capacity) {
     return slot + 1 == capacity ? 0 : slot + 1;
-}
-
-__device__ __forceinline__ bool bit_of(const u32* words, u64 index) {
-    return (words[index >> 5] >> (index & 31)) & 1u;
 }
 
 struct Words {
