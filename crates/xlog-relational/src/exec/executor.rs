@@ -186,7 +186,6 @@ struct NodeState {
     missing: usize,
     /// Reads of its table that are still to come, one for each time it is asked for.
     reads_left: usize,
-    stream: Option<usize>,
     table: Option<Table>,
 }
 
@@ -247,7 +246,6 @@ impl State {
         if let Some(tail) = self.streams.get_mut(stream) {
             *tail = Tail { nodes: tail.nodes + 1, last: Some(node) };
         }
-        self.nodes[node].stream = Some(stream);
         stream
     }
 

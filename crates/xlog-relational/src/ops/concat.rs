@@ -7,7 +7,7 @@ use xlog_cuda::{device_runtime::StreamId, memory::TrackedCudaSlice};
 
 use super::{
     bits::{copy_bits, set_bits},
-    take::row_bytes,
+    sizes::row_bytes,
 };
 use crate::{
     Engine,

@@ -11,7 +11,8 @@ use xlog_driver::DeviceKind;
 
 use super::{
     limit::copy,
-    take::{column_bytes, numbered_rows, take},
+    rows::take_once,
+    sizes::{column_bytes, numbered_rows},
 };
 use crate::{
     Engine,
@@ -236,7 +237,7 @@ impl Plan<'_> {
                 (Selected::Longs(pending), rows) => {
                     kept(column, pending, rows.as_ref(), count, stream)?
                 }
-                (Selected::ByRows, Some(rows)) => take(column, rows, count, stream)?,
+                (Selected::ByRows, Some(rows)) => take_once(column, rows, count as u64, stream)?,
                 (Selected::ByRows, None) => column.clone(),
             };
             columns.push((name, column));

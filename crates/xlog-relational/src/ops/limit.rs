@@ -5,7 +5,7 @@ use std::{ops::Range, sync::Arc};
 use bytemuck::Pod;
 use xlog_cuda::{device_runtime::StreamId, memory::TrackedCudaSlice};
 
-use super::{bits::copy_bits, take::row_bytes};
+use super::{bits::copy_bits, sizes::row_bytes};
 use crate::{
     Engine,
     column::{Column, ColumnParts, Values, validity_words},

@@ -18,9 +18,9 @@ mod limit;
 mod project;
 mod rows;
 mod sets;
+mod sizes;
 mod sort;
 mod stack;
-mod take;
 mod top_k;
 
 pub use concat::concat;

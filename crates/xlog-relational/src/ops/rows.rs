@@ -14,17 +14,30 @@ use crate::{
 };
 
 /// The rows of `table` with the first `count` of the numbers in `rows`, in that order. Every number
-/// must be one of a row. Waits for nothing.
+/// must be one of a row, and none may come twice. Waits for nothing.
 pub(super) fn take_rows(
     table: &Table,
     rows: &TrackedCudaSlice<u32>,
     count: u64,
     stream: StreamId,
 ) -> RelationalResult<Table> {
-    let columns = table.columns().map(|(name, column)| {
-        Ok((name, take_column(column, rows, count, Missing::Never, stream)?))
-    });
+    let columns =
+        table.columns().map(|(name, column)| Ok((name, take_once(column, rows, count, stream)?)));
     Table::new(table.engine(), columns.collect::<RelationalResult<Vec<_>>>()?)
+}
+
+/// The values of one column by row numbers of which none comes twice.
+pub(super) fn take_once(
+    column: &Column,
+    rows: &TrackedCudaSlice<u32>,
+    count: u64,
+    stream: StreamId,
+) -> RelationalResult<Column> {
+    let taken = take_column(column, rows, count, Missing::Never, stream)?;
+    // Every row once is as many missing ones as before.
+    let null_count = column.null_count().filter(|_| count == column.len() as u64);
+    let parts = ColumnParts { null_count, ..taken.parts().clone() };
+    Column::from_parts(column.engine(), parts)
 }
 
 /// What row numbers may name.

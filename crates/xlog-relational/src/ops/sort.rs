@@ -6,7 +6,8 @@ use xlog_cuda::{device_runtime::StreamId, memory::TrackedCudaSlice};
 
 use super::{
     encode::{Encoded, KeyWord, PlainKey, key_words},
-    take::{numbered_rows, row_bytes, take},
+    rows::{take_once, take_rows},
+    sizes::{numbered_rows, row_bytes},
 };
 use crate::{
     Engine,
@@ -54,7 +55,7 @@ pub fn sort(table: &Table, keys: &[SortKey], stream: StreamId) -> RelationalResu
         }
         None => keys
             .sorted_rows(table.engine(), rows, stream)
-            .and_then(|order| super::take::take_rows(table, &order, rows, stream)),
+            .and_then(|order| take_rows(table, &order, rows as u64, stream)),
     };
     sorted.map_err(|error| {
         let needed = rows as u64 * (row_bytes(table) + keys.row_bytes());
@@ -192,7 +193,7 @@ where
         _ => {
             let numbers = iota(engine, stream, 0u32, rows)?;
             let pairs = sort_bit_pairs(engine, stream, keys, &numbers, rows, &bits, order)?;
-            let fetched = others.iter().map(|other| take(other, &pairs.1, rows as usize, stream));
+            let fetched = others.iter().map(|other| take_once(other, &pairs.1, rows, stream));
             (pairs.0.into(), fetched.collect::<RelationalResult<_>>()?)
         }
     };

@@ -4,8 +4,9 @@ use xlog_cuda::device_runtime::StreamId;
 
 use super::{
     limit,
+    rows::take_rows,
+    sizes::{numbered_rows, row_bytes},
     sort::{Keys, sort},
-    take::{numbered_rows, row_bytes, take_rows},
 };
 use crate::{error::RelationalResult, sort_key::SortKey, table::Table};
 
@@ -28,7 +29,7 @@ pub fn top_k(
     }
     let first = || {
         let order = checked.sorted_rows(table.engine(), rows, stream)?;
-        take_rows(table, &order, count, stream)
+        take_rows(table, &order, count as u64, stream)
     };
     first().map_err(|error| {
         let needed = rows as u64 * checked.row_bytes() + count as u64 * row_bytes(table);

@@ -1,6 +1,11 @@
 //! Both sides in the order of parts.
 
-use xlog_cuda::device_runtime::ResourceResult;
+use xlog_cuda::{
+    device_runtime::ResourceResult,
+    launch::DeviceElement,
+    memory::{SliceView, TrackedCudaSlice},
+};
+use xlog_driver::KernelDefinition;
 
 use super::{Plan, Sides, kernels};
 use crate::primitives::hash::{Memory, Prepared, SideKeys, dims};
@@ -22,68 +27,28 @@ impl Plan<'_> {
         &self,
         side: Prepared<'a>,
     ) -> ResourceResult<(Prepared<'a>, Option<Memory<'a, u32>>)> {
-        let (engine, stream, rows) = (self.engine, self.stream, side.rows);
-        let mask = self.tuning.hash_mask;
+        let rows = side.rows;
         let counts = self.zeroed::<u32>(257)?;
         let cursors = self.zeroed::<u32>(256)?;
         let out_values = self.alloc::<u32>(rows)?;
         let keys = {
-            let (valid, has_valid) = self.absent.or(side.valid.as_ref());
-            let (values, has_values) = self.absent.or(side.values.as_ref());
+            let scatter = Scatter {
+                valid: self.absent.or(side.valid.as_ref()),
+                values: self.absent.or(side.values.as_ref()),
+                counts: &counts,
+                cursors: &cursors,
+                out_values: &out_values,
+                rows,
+            };
             match &side.keys {
                 SideKeys::Words(keys) => {
-                    engine
-                        .launch(&kernels::HISTOGRAM_U32, stream)?
-                        .input(&keys.view())
-                        .input(&valid)
-                        .value(has_valid)
-                        .value(mask)
-                        .in_out(&counts)
-                        .value(rows)
-                        .launch(dims(engine, rows, WORDS_TILE))?;
-                    let out_keys = self.alloc::<u32>(rows)?;
-                    engine
-                        .launch(&kernels::SCATTER_U32, stream)?
-                        .input(&keys.view())
-                        .input(&values)
-                        .value(has_values)
-                        .input(&valid)
-                        .value(has_valid)
-                        .value(mask)
-                        .input(&counts)
-                        .in_out(&cursors)
-                        .output(&out_keys)
-                        .output(&out_values)
-                        .value(rows)
-                        .launch(dims(engine, rows, WORDS_TILE))?;
-                    SideKeys::Words(Memory::Own(out_keys))
+                    let kernels = (&kernels::HISTOGRAM_U32, &kernels::SCATTER_U32, WORDS_TILE);
+                    SideKeys::Words(Memory::Own(self.scatter(&scatter, keys, kernels)?))
                 }
                 SideKeys::Longs { keys, .. } => {
-                    engine
-                        .launch(&kernels::HISTOGRAM_U64, stream)?
-                        .input(&keys.view())
-                        .input(&valid)
-                        .value(has_valid)
-                        .value(mask)
-                        .in_out(&counts)
-                        .value(rows)
-                        .launch(dims(engine, rows, LONGS_TILE))?;
-                    let out_keys = self.alloc::<u64>(rows)?;
-                    engine
-                        .launch(&kernels::SCATTER_U64, stream)?
-                        .input(&keys.view())
-                        .input(&values)
-                        .value(has_values)
-                        .input(&valid)
-                        .value(has_valid)
-                        .value(mask)
-                        .input(&counts)
-                        .in_out(&cursors)
-                        .output(&out_keys)
-                        .output(&out_values)
-                        .value(rows)
-                        .launch(dims(engine, rows, LONGS_TILE))?;
-                    SideKeys::Longs { keys: Memory::Own(out_keys), extra: None }
+                    let kernels = (&kernels::HISTOGRAM_U64, &kernels::SCATTER_U64, LONGS_TILE);
+                    let keys = Memory::Own(self.scatter(&scatter, keys, kernels)?);
+                    SideKeys::Longs { keys, extra: None }
                 }
             }
         };
@@ -96,4 +61,52 @@ impl Plan<'_> {
         };
         Ok((split, side.valid))
     }
+
+    /// Keys of either width in the order of parts, and their values beside them.
+    fn scatter<T: DeviceElement>(
+        &self,
+        side: &Scatter<'_>,
+        keys: &Memory<'_, T>,
+        (histogram, scatter, tile): (&'static KernelDefinition, &'static KernelDefinition, u64),
+    ) -> ResourceResult<TrackedCudaSlice<T>> {
+        let (engine, stream, rows) = (self.engine, self.stream, side.rows);
+        let mask = self.tuning.hash_mask;
+        let ((valid, has_valid), (values, has_values)) = (&side.valid, &side.values);
+        engine
+            .launch(histogram, stream)?
+            .input(&keys.view())
+            .input(valid)
+            .value(*has_valid)
+            .value(mask)
+            .in_out(side.counts)
+            .value(rows)
+            .launch(dims(engine, rows, tile))?;
+        let out_keys = self.alloc::<T>(rows)?;
+        engine
+            .launch(scatter, stream)?
+            .input(&keys.view())
+            .input(values)
+            .value(*has_values)
+            .input(valid)
+            .value(*has_valid)
+            .value(mask)
+            .input(side.counts)
+            .in_out(side.cursors)
+            .output(&out_keys)
+            .output(side.out_values)
+            .value(rows)
+            .launch(dims(engine, rows, tile))?;
+        Ok(out_keys)
+    }
+}
+
+/// What goes with the keys of a side: which are there and what they stand for, or stand-ins and 0;
+/// the counts of the parts and where each goes on.
+struct Scatter<'s> {
+    valid: (SliceView<'s, u32>, u32),
+    values: (SliceView<'s, u32>, u32),
+    counts: &'s TrackedCudaSlice<u32>,
+    cursors: &'s TrackedCudaSlice<u32>,
+    out_values: &'s TrackedCudaSlice<u32>,
+    rows: u64,
 }
