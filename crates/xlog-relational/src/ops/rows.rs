@@ -108,3 +108,27 @@ pub(super) fn trimmed<T: stack::Stackable>(
     }
     stack::stack_values(engine, (&values, used), (&values, 0), stream)
 }
+
+#[cfg(test)]
+mod tests {
+    use xlog_cuda::CudaDevice;
+
+    use super::*;
+    use crate::{SortKey, ops};
+
+    #[test]
+    fn all_rows_have_as_many_missing_values_as_before_and_others_are_not_counted() {
+        let engine = Engine::new(Arc::new(CudaDevice::host())).expect("a host device");
+        let stream = StreamId::DEFAULT;
+        let keys = Column::from_slice(&engine, &[3u32, 1, 2], stream).expect("a column");
+        let values = Column::from_options(&engine, &[Some(1i64), None, None], stream);
+        let columns = [("key", keys), ("value", values.expect("a column"))];
+        let table = Table::new(&engine, columns).expect("a table");
+        let by = [SortKey::new("key")];
+        let missing = |table: &Table| table.column("value").map(Column::null_count);
+        let sorted = ops::sort(&table, &by, stream).expect("a table");
+        assert_eq!(missing(&sorted), Ok(Some(2)));
+        let first = ops::top_k(&table, &by, 2, stream).expect("a table");
+        assert_eq!(missing(&first), Ok(None));
+    }
+}

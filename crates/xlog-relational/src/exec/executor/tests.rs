@@ -162,3 +162,28 @@ fn nodes_of_another_plan_are_refused() {
     }
     assert!(Executor::new(&engine).run(&Plan::new(), &[]).expect("nothing").is_empty());
 }
+
+#[test]
+fn a_table_is_dropped_once_its_last_reader_is_done() {
+    const ROWS: usize = 1 << 18;
+    let engine = engine();
+    let mut plan = Plan::new();
+    let source = plan.source("source", table(&engine, &[1]));
+    let large = plan.node("large", &[source], |step, _| {
+        let column = Column::from_slice(step.engine(), &vec![7u32; ROWS], step.stream())?;
+        Table::new(step.engine(), [("id", column)])
+    });
+    let held = Arc::new(Mutex::new(Vec::new()));
+    let looks = |held: &Arc<Mutex<Vec<usize>>>| {
+        let held = Arc::clone(held);
+        move |step: &Step<'_>, _: &[Table]| {
+            held.lock().push(step.engine().manager().held_bytes());
+            Ok(table(step.engine(), &[1]))
+        }
+    };
+    let small = plan.node("small", &[large], looks(&held));
+    let last = plan.node("last", &[small], looks(&held));
+    Executor::new(&engine).with_threads(1).run(&plan, &[last]).expect("a result");
+    let held = held.lock();
+    assert!(held[0] >= 4 * ROWS && held[1] < 4 * ROWS, "{held:?} bytes were held");
+}
