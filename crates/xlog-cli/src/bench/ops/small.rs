@@ -3,6 +3,7 @@
 use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
     Aggregate, Column, JoinKind, RelationalResult, SortKey, Table, col, lit, ops,
+    reference::{self, Relation},
 };
 
 use super::{
@@ -17,8 +18,21 @@ use crate::Failure;
 const ROWS: u64 = 1_000;
 const SEED: u64 = 0x5a11;
 
-/// An operator with its inputs.
-type Case<'c> = (&'static str, &'static str, Box<dyn Fn(StreamId) -> RelationalResult<Table> + 'c>);
+/// An operator with its inputs, and what the reference makes of them.
+struct Case<'c> {
+    op: &'static str,
+    kind: &'static str,
+    run: Box<dyn Fn(StreamId) -> RelationalResult<Table> + 'c>,
+    expected: RelationalResult<Relation>,
+}
+
+fn case<'c>(
+    op: &'static str,
+    expected: RelationalResult<Relation>,
+    run: impl Fn(StreamId) -> RelationalResult<Table> + 'c,
+) -> Case<'c> {
+    Case { op, kind: "1000 rows", run: Box::new(run), expected }
+}
 
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let make_table = |seed: u64| -> Result<Table, Failure> {
@@ -36,28 +50,37 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let both = col("key").lt(lit(250)).and(col("value").gt(lit(1000u32)));
     let (one, double) = (left.select(&["key"])?, [("double", col("value") + col("value"))]);
     let other = right.select(&["key"])?;
-    let cases: Vec<Case<'_>> = vec![
-        ("sort", "1000 rows", Box::new(|stream| ops::sort(&left, &by, stream))),
-        ("top_k", "1000 rows", Box::new(|stream| ops::top_k(&left, &by, 10, stream))),
-        ("filter", "1000 rows", Box::new(|stream| ops::filter(&left, &half, stream))),
-        ("filter", "1000 rows, two terms", Box::new(|stream| ops::filter(&left, &both, stream))),
-        ("project", "1000 rows", Box::new(|stream| ops::project(&left, &double, stream))),
-        (
-            "join",
-            "1000 rows",
-            Box::new(|stream| ops::hash_join(&left, &right, &on, JoinKind::Inner, stream)),
-        ),
-        ("group_by", "1000 rows", Box::new(|s| ops::group_by(&left, &["key"], &total, s))),
-        ("distinct", "1000 rows", Box::new(|stream| ops::distinct(&one, None, stream))),
-        ("union", "1000 rows", Box::new(|stream| ops::union(&one, &other, stream))),
-        ("intersect", "1000 rows", Box::new(|stream| ops::intersect(&one, &other, false, stream))),
-        ("except", "1000 rows", Box::new(|stream| ops::except(&one, &other, false, stream))),
-        ("concat", "1000 rows", Box::new(|stream| ops::concat(&[&left, &right], stream))),
-        ("limit", "1000 rows", Box::new(|stream| ops::limit(&left, 10, 500, stream))),
+    let host = |table: &Table| Relation::from_batch(&table.download(StreamId::DEFAULT)?);
+    let (l, r) = (host(&left)?, host(&right)?);
+    let (a, b) = (host(&one)?, host(&other)?);
+    let inner = JoinKind::Inner;
+    let cases = vec![
+        case("sort", reference::sort(&l, &by), |s| ops::sort(&left, &by, s)),
+        case("top_k", reference::top_k(&l, &by, 10), |s| ops::top_k(&left, &by, 10, s)),
+        case("filter", reference::filter(&l, &half), |s| ops::filter(&left, &half, s)),
+        Case {
+            kind: "1000 rows, two terms",
+            ..case("filter", reference::filter(&l, &both), |s| ops::filter(&left, &both, s))
+        },
+        case("project", reference::project(&l, &double), |s| ops::project(&left, &double, s)),
+        case("join", reference::join(&l, &r, &on, inner), |s| {
+            ops::hash_join(&left, &right, &on, inner, s)
+        }),
+        case("group_by", reference::group_by(&l, &["key"], &total), |s| {
+            ops::group_by(&left, &["key"], &total, s)
+        }),
+        case("distinct", Ok(reference::distinct(&a)), |s| ops::distinct(&one, None, s)),
+        case("union", reference::union(&a, &b), |s| ops::union(&one, &other, s)),
+        case("intersect", reference::intersect(&a, &b, false), |s| {
+            ops::intersect(&one, &other, false, s)
+        }),
+        case("except", reference::except(&a, &b, false), |s| ops::except(&one, &other, false, s)),
+        case("concat", reference::concat(&l, &r), |s| ops::concat(&[&left, &right], s)),
+        case("limit", Ok(reference::limit(&l, 10, 500)), |s| ops::limit(&left, 10, 500, s)),
     ];
-    for (op, kind, operator) in cases {
+    for Case { op, kind, run: operator, expected } in cases {
         let (ms, result) = lab.time(&operator)?;
-        let rows = result.rows();
+        verify(host(&result)?.same_rows(&expected?), op)?;
         drop(result);
         let (tape, result) = lab.driver.record(|| {
             let result = operator(lab.stream)?;
@@ -65,7 +88,6 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
             Ok::<_, Failure>(result)
         });
         let result = result?;
-        verify(result.rows() == rows, "the same rows as before")?;
         let mut times = Vec::new();
         for _ in 0..if lab.quick { 3 } else { 101 } {
             // SAFETY: the recorded memory is the result's, the inputs' and the pool's, which keeps
