@@ -21,7 +21,7 @@ use super::{
     desk::{Desk, DeskId, Ticket},
     lane::Lane,
     point::{Point, PointSet},
-    slot::{Slot, Word, pause},
+    slot::{Follows, Slot, Word, pause},
     uses::check_device,
 };
 use crate::{
@@ -181,23 +181,22 @@ impl UseTracker {
             last_writes.add(slot.last_write());
             readers |= slot.readers_before(one.access);
         }
+        let others_read = readers & !(1 << lane) != 0;
         if !allowed {
-            Quick::No
-        } else if last_writes.are_all_of(lane)
-            && readers & !(1 << lane) == 0
-            && !mutant::is(Mutant::WaitsForItself)
-        {
-            Quick::Ready(last_writes.the_same().unwrap_or_default())
-        } else {
-            match last_writes.the_same() {
-                // The rules below are looked at one by one where one may be missing.
-                Some(_) if cfg!(feature = "mutants") => Quick::Look,
-                // Blocks that are only read stay behind one write for long.
-                Some(point) if readers == 0 && own.has_joined(point) => Quick::Ready(point),
-                Some(point) if readers == 0 => Quick::Behind(point),
-                _ => Quick::Look,
-            }
+            return Quick::No;
         }
+        if last_writes.are_all_of(lane) && !others_read && !mutant::is(Mutant::WaitsForItself) {
+            return Quick::Ready(last_writes.the_same().unwrap_or_default());
+        }
+        // The rules are looked at one by one where one may be missing.
+        if others_read || !last_writes.are_of_one_lane() || cfg!(feature = "mutants") {
+            return Quick::Look;
+        }
+        // Behind the latest write of a lane is behind all of them, and blocks that are only read
+        // stay there for long.
+        let last_write = |one: &BlockUse| self.slots.get(one.slot.0).map(Slot::last_write);
+        let latest = uses.iter().filter_map(last_write).fold(Point::default(), Point::later);
+        if own.follows(latest) { Quick::Ready(Point::default()) } else { Quick::Behind(latest) }
     }
 
     /// Claims what was not claimed quickly, and queues the waits.

@@ -225,13 +225,6 @@ impl Lane {
         self.completed[point.lane()].load(Ordering::Acquire) >= point.tick()
     }
 
-    /// Whether a wait for a point, or for a later one of its lane, was queued here.
-    #[inline(always)]
-    pub(crate) fn has_joined(&self, point: Point) -> bool {
-        let joined = self.clock.get(point.lane()).map_or(0, |tick| tick.load(Ordering::Acquire));
-        joined >= point.tick()
-    }
-
     /// The point that the next record, whenever it comes, will stand for.
     #[inline]
     pub(crate) fn open_point(&self) -> Point {

@@ -73,6 +73,12 @@ impl PointSet {
         (self.any == self.all).then_some(Point(self.any))
     }
 
+    /// Whether all are of one lane; not true of none.
+    #[inline(always)]
+    pub(crate) fn are_of_one_lane(self) -> bool {
+        self.any >> TICK_BITS == self.all >> TICK_BITS
+    }
+
     /// Whether every point is of `lane`; true of none.
     #[inline(always)]
     pub(crate) fn are_all_of(self, lane: usize) -> bool {
@@ -139,11 +145,15 @@ mod tests {
         assert!(!of(&[(1, 5), (2, 5)], 3), "1 and 2 together are not 3");
         let (mut set, one, other) = (PointSet::default(), Point::new(2, 9), Point::new(2, 8));
         assert_eq!(set.the_same(), None, "none is not one");
+        assert!(!set.are_of_one_lane());
         set.add(one);
         set.add(one);
         assert_eq!(set.the_same(), Some(one));
         set.add(other);
         assert_eq!(set.the_same(), None);
+        assert!(set.are_of_one_lane());
+        set.add(Point::new(3, 9));
+        assert!(!set.are_of_one_lane());
     }
 
     #[test]

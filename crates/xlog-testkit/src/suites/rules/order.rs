@@ -21,6 +21,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     rule_1_a_write_waits_for_the_last_write_and_every_read_since,
     rule_1_a_held_reader_on_any_stream_holds_the_writer,
     rule_1_a_held_writer_holds_readers_on_every_stream,
+    rule_1_a_launch_waits_for_the_latest_write_of_its_blocks,
     rule_2_work_on_the_stream_that_made_the_dependency_needs_no_wait,
     rule_3_the_first_use_on_another_stream_waits_for_the_allocation,
     rule_3_the_allocation_holds_a_first_use_back_until_its_stream_is_there,
@@ -117,6 +118,29 @@ fn rule_1_a_held_writer_holds_readers_on_every_stream(device: TestDevice) {
     assert!(!early, "a reader ran before the writer");
     for seen in &seen {
         assert_eq!(seen.download().unwrap_or_else(fail), [7; LEN]);
+    }
+}
+
+/// Two blocks written on one stream, the second behind a gate: whichever of the two a launch names
+/// first, it waits for that one.
+fn rule_1_a_launch_waits_for_the_latest_write_of_its_blocks(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [a, b] = rig.streams();
+    warm_up(&rig, LEN, &[a, b]);
+    for late in [0, 1] {
+        let blocks = [rig.zeros(LEN, a), rig.zeros(LEN, a)];
+        let gate = Gate::new(&rig);
+        rig.fill(&blocks[1 - late], 7, a).unwrap_or_else(fail);
+        gate.hold(&rig, a);
+        rig.fill(&blocks[late], 9, a).unwrap_or_else(fail);
+        let [from, to] = &blocks;
+        assert_eq!(rig.waits(|| rig.copy(from, to, b).unwrap_or_else(fail)), 1);
+        let early = eventually(MOMENT, || rig.is_idle(b));
+        gate.open();
+        assert!(!early, "the launch did not wait for the write of argument {late}");
+        let copied = if late == 0 { 9 } else { 7 };
+        assert_eq!(to.download().unwrap_or_else(fail), [copied; LEN]);
+        assert_eq!(rig.waits(|| rig.copy(from, to, b).unwrap_or_else(fail)), 0, "not again");
     }
 }
 
