@@ -225,6 +225,18 @@ impl Arguments {
         true
     }
 
+    /// Puts another device address into a slot that was given; false if it was not.
+    pub fn set_pointer(&mut self, index: usize, pointer: u64) -> bool {
+        let given = index < self.given;
+        match self.slots.get_mut(index).filter(|_| given) {
+            Some(slot) => {
+                slot.write(pointer);
+                true
+            }
+            None => false,
+        }
+    }
+
     /// How many were given. One that takes more than [`MAX_ARGUMENTS`] fits no kernel.
     #[must_use]
     #[inline]
@@ -266,7 +278,10 @@ mod tests {
         assert_eq!(arguments.value::<f32>(3), Some(1.5));
         assert_eq!(arguments.value::<u32>(4), None);
         assert_eq!(arguments.value::<[u64; 2]>(0), None);
+        assert!(arguments.set_pointer(0, 4096) && !arguments.set_pointer(4, 4096));
+        assert_eq!((arguments.value::<u64>(0), arguments.given()), (Some(4096), 4));
         (4..50).for_each(|index| arguments.push_pointer(index));
+        assert!(!arguments.set_pointer(MAX_ARGUMENTS, 4096));
         assert_eq!((arguments.given(), arguments.slots().len()), (50, MAX_ARGUMENTS));
     }
 }

@@ -3,14 +3,14 @@
 use std::panic::Location;
 
 use smallvec::SmallVec;
-use xlog_core::Access;
+use xlog_core::{Access, ScalarType};
 use xlog_driver::{Arguments, Extent, LaunchDims, MAX_ARGUMENTS, Parameter, ParameterKind};
 
 use super::{DeviceElement, Enqueue, Uses};
 use crate::{
     LoadedKernel,
     device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
-    memory::{ByteView, SliceView, TrackedCudaSlice},
+    memory::{ByteView, Download, SliceView, TrackedCudaSlice},
 };
 
 /// Device memory that can be an argument: a slice, a view of part of one, or the bytes of a view.
@@ -72,6 +72,15 @@ impl Region<u8> for ByteView<'_> {
     }
 }
 
+/// What an argument leaves to the launch.
+#[derive(Clone, Copy, Debug)]
+enum Open {
+    /// Memory of that many values, to be held against a count that another argument gives.
+    Length { position: u8, values: usize },
+    /// Host memory that the kernel reports to.
+    Report { position: u8, values: usize, bytes: usize },
+}
+
 /// Builds one launch. Arguments come in the order of the kernel's parameters, each by the method
 /// that names what the kernel does with it; a mistake is an error that names the parameter, from
 /// [`launch`](Self::launch), with nothing enqueued.
@@ -85,8 +94,8 @@ pub struct LaunchBuilder<'r> {
     stream: StreamId,
     uses: Uses,
     arguments: Arguments,
-    /// Lengths to hold against a count that another argument gives: whose, and how many values.
-    lengths: SmallVec<[(u8, usize); 4]>,
+    /// What is settled when everything was given.
+    open: SmallVec<[Open; 4]>,
     mistake: Option<Box<ResourceError>>,
     place: &'static Location<'static>,
 }
@@ -101,7 +110,7 @@ impl<'r> LaunchBuilder<'r> {
             stream,
             uses: Uses::default(),
             arguments: Arguments::new(),
-            lengths: SmallVec::new(),
+            open: SmallVec::new(),
             mistake: None,
             place: Location::caller(),
         }
@@ -130,6 +139,27 @@ impl<'r> LaunchBuilder<'r> {
     pub fn value<T: DeviceElement>(&mut self, value: T) -> &mut Self {
         self.expect::<T>(ParameterKind::Scalar);
         self.arguments.push_value(value);
+        self
+    }
+
+    /// The next argument: `values` values that the kernel writes for the host to read, a count or
+    /// an error flag, straight into host memory: no copy follows the kernel. They come back from
+    /// [`launch_reporting`](Self::launch_reporting). One argument of a launch can be this.
+    pub fn report<T: DeviceElement>(&mut self, values: usize) -> &mut Self {
+        self.expect::<T>(ParameterKind::Out);
+        self.expect_length(values);
+        if self.reported().is_some() {
+            self.mistake_is(|this| {
+                let name = this.kernel.definition.name;
+                ResourceError::StreamMisuse(format!(
+                    "kernel {name}: {} is a second report; a launch has one",
+                    this.next_parameter()
+                ))
+            });
+        }
+        let position = self.arguments.given() as u8;
+        self.open.push(Open::Report { position, values, bytes: values * size_of::<T>() });
+        self.arguments.push_pointer(0);
         self
     }
 
@@ -216,14 +246,17 @@ impl<'r> LaunchBuilder<'r> {
             Some(Extent::Elements(count)) if values < count as usize => {
                 self.mistake_is(|this| this.too_short(position, u64::from(count), values));
             }
-            Some(Extent::CountedBy(_)) => self.lengths.push((position as u8, values)),
+            Some(Extent::CountedBy(_)) => {
+                self.open.push(Open::Length { position: position as u8, values });
+            }
             _ => {}
         }
     }
 
     /// The first argument that is shorter than the count another one gives for it.
     fn short_argument(&self) -> Option<(usize, u64, usize)> {
-        self.lengths.iter().find_map(|&(position, values)| {
+        self.open.iter().find_map(|open| {
+            let Open::Length { position, values } = *open else { return None };
             let position = usize::from(position);
             let Extent::CountedBy(index) = self.kernel.definition.parameters[position].extent
             else {
@@ -260,18 +293,10 @@ impl<'r> LaunchBuilder<'r> {
     /// Waits, enqueues and records in one step. The builder can launch again with the same
     /// arguments.
     pub fn launch(&mut self, dims: LaunchDims) -> ResourceResult<()> {
-        let core = self.runtime.core();
-        let given = self.arguments.given();
-        let fits = self.mistake.is_none()
-            && given == self.kernel.definition.parameters.len()
-            && given <= MAX_ARGUMENTS
-            && !dims.grid.contains(&0)
-            && !dims.block.contains(&0)
-            && self.kernel.device == core.device.identity()
-            && (self.lengths.is_empty() || self.short_argument().is_none());
-        if !fits {
+        if !self.fits(dims) || (!self.open.is_empty() && self.reported().is_some()) {
             return Err(self.refusal(dims));
         }
+        let core = self.runtime.core();
         let (stream, uses, place) = (self.stream, &*self.uses, self.place);
         let enqueue = Enqueue { runtime: core, stream, uses, place };
         let driver = core.device.driver();
@@ -279,6 +304,75 @@ impl<'r> LaunchBuilder<'r> {
         // is claimed, and its memory is freed only behind this launch.
         enqueue
             .run(|raw| unsafe { driver.launch(self.kernel.function, dims, &self.arguments, raw) })
+    }
+
+    /// The same for a kernel that [reports](Self::report): what it wrote arrives when it is done.
+    ///
+    /// ```
+    /// use xlog_cuda::{CudaDevice, LaunchDims, device_runtime::*, kernels, launch::LaunchBuilder};
+    ///
+    /// let stack = CudaDevice::host().into_stack()?;
+    /// let fill = stack.runtime.load_kernel(&kernels::FILL_U32)?;
+    /// let report = LaunchBuilder::new(&stack.runtime, &fill, StreamId::DEFAULT)
+    ///     .report::<u32>(2)
+    ///     .value(7u32)
+    ///     .value(2u64)
+    ///     .launch_reporting::<u32>(LaunchDims::linear(1, 2))?;
+    /// assert_eq!(report.wait()?, [7, 7]);
+    /// # Ok::<(), ResourceError>(())
+    /// ```
+    pub fn launch_reporting<T: DeviceElement>(
+        &mut self,
+        dims: LaunchDims,
+    ) -> ResourceResult<Download<T>> {
+        let reported = self.reported().filter(|_| self.fits(dims));
+        let Some((position, values, bytes)) = reported else { return Err(self.refusal(dims)) };
+        if self.kernel.definition.parameters[position].scalar != T::SCALAR {
+            return Err(self.other_report(T::SCALAR, position));
+        }
+        let buffer = self.runtime.staging().allocate(bytes.max(1))?;
+        self.arguments.set_pointer(position, buffer.pointer() as u64);
+        let core = self.runtime.core();
+        let (stream, uses, place) = (self.stream, &*self.uses, self.place);
+        let mut started = Enqueue { runtime: core, stream, uses, place }.start()?;
+        let driver = core.device.driver();
+        // SAFETY: as in `launch`; the buffer is as long as the kernel was told, host and device
+        // share its address, and it is kept until the event behind the launch is done.
+        started.enqueue(|raw| unsafe {
+            driver.launch(self.kernel.function, dims, &self.arguments, raw)
+        })?;
+        Download::behind(started.finish_with_event(), buffer, (self.runtime, stream), values)
+    }
+
+    /// Whether every argument is there and fits.
+    #[inline(always)]
+    fn fits(&self, dims: LaunchDims) -> bool {
+        let given = self.arguments.given();
+        self.mistake.is_none()
+            && given == self.kernel.definition.parameters.len()
+            && given <= MAX_ARGUMENTS
+            && !dims.grid.contains(&0)
+            && !dims.block.contains(&0)
+            && self.kernel.device == self.runtime.core().device.identity()
+            && (self.open.is_empty() || self.short_argument().is_none())
+    }
+
+    /// The argument that is a report: its position, its values, its bytes.
+    fn reported(&self) -> Option<(usize, usize, usize)> {
+        self.open.iter().find_map(|open| match *open {
+            Open::Report { position, values, bytes } => Some((position.into(), values, bytes)),
+            Open::Length { .. } => None,
+        })
+    }
+
+    #[cold]
+    fn other_report(&self, asked: ScalarType, position: usize) -> ResourceError {
+        let definition = self.kernel.definition;
+        let Parameter { name, scalar, .. } = definition.parameters[position];
+        ResourceError::StreamMisuse(format!(
+            "kernel {} reports {scalar} ({name}), and {asked} was asked for",
+            definition.name
+        ))
     }
 
     /// Why a launch does not fit its kernel.
@@ -293,6 +387,13 @@ impl<'r> LaunchBuilder<'r> {
         }
         let (name, given) = (self.kernel.definition.name, self.arguments.given());
         let takes = self.kernel.definition.parameters.len();
+        if self.fits(dims) {
+            let (is, by) = match self.reported() {
+                Some(_) => ("reports to the host", "launch_reporting"),
+                None => ("has no report", "launch"),
+            };
+            return ResourceError::StreamMisuse(format!("kernel {name} {is}: start it by {by}"));
+        }
         ResourceError::StreamMisuse(if given != takes || given > MAX_ARGUMENTS {
             format!("kernel {name} takes {takes} arguments, {given} were given")
         } else if dims.grid.contains(&0) || dims.block.contains(&0) {

@@ -1,11 +1,13 @@
-//! A copy to the host that nobody has waited for yet.
+//! Values on their way to the host that nobody has waited for yet.
 
 use std::{fmt, marker::PhantomData};
 
 use bytemuck::Pod;
 
-use super::PinnedCopy;
-use crate::device_runtime::ResourceResult;
+use super::{PinnedCopy, transfer::follow};
+use crate::device_runtime::{
+    PinnedBuffer, ResourceResult, StreamId, XlogDeviceRuntime, tracker::HeldEvent,
+};
 
 /// Values on their way to the host. Dropping it keeps the memory they arrive in until the copy is
 /// done.
@@ -30,6 +32,16 @@ impl<T: Pod> Download<T> {
 
     pub(super) fn staged(copy: PinnedCopy, len: usize) -> Self {
         Self { state: State::Staged(copy), len, values: PhantomData }
+    }
+
+    /// Values that work writes into `buffer` itself, with `event` behind it.
+    pub(crate) fn behind(
+        event: ResourceResult<HeldEvent>,
+        buffer: PinnedBuffer,
+        (runtime, stream): (&XlogDeviceRuntime, StreamId),
+        len: usize,
+    ) -> ResourceResult<Self> {
+        Ok(Self::staged(follow(event, buffer, runtime, stream)?, len))
     }
 
     /// Whether the values have arrived; asking does not wait.

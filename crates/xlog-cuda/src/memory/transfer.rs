@@ -91,10 +91,10 @@ pub(super) fn download<T: Pod>(
     Ok(Download::staged(copy, view.len()))
 }
 
-/// A copy from or to `buffer` was enqueued, and `event` is behind it. If there is no event to be
+/// Work on `buffer` was enqueued, a copy or a report, and `event` is behind it. If there is no event to be
 /// had, everything on the stream is waited for instead; if even that fails, the buffer is left
 /// behind.
-fn follow(
+pub(super) fn follow(
     event: ResourceResult<HeldEvent>,
     buffer: PinnedBuffer,
     runtime: &XlogDeviceRuntime,

@@ -12,6 +12,7 @@ mod memory;
 mod misuse;
 mod reaping;
 mod recorder;
+mod reports;
 mod resources;
 mod rules;
 mod support;
@@ -47,6 +48,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("hazards", hazards::CASES),
         ("recorder", recorder::CASES),
         ("builder", builder::CASES),
+        ("reports", reports::CASES),
         ("memory", memory::CASES),
         ("misuse", misuse::CASES),
         ("reaping", reaping::CASES),
