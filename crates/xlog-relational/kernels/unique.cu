@@ -1,7 +1,7 @@
-// Runs of equal values: the first of each, where it starts, how long it is.
+// Runs of equal values: the first of each, and where it starts.
 //
-// Launch shape: one dimension, one block for each tile, as in select.cu; `xlog_run_lengths` strides
-// over any grid. Values are equal if their bits are.
+// Launch shape: one dimension, one block for each tile, as in select.cu. Values are equal if their
+// bits are.
 // Aliasing: outputs must not overlap inputs.
 
 #include <cub/agent/agent_select_if.cuh>
@@ -100,15 +100,3 @@ __device__ __forceinline__ void select(Input input, Flags flags, Output* output,
 
 XLOG_UNIQUE(32, u32)
 XLOG_UNIQUE(64, u64)
-
-// lengths[i] = how many rows the run has that starts at heads[i].
-extern "C" __global__ void xlog_run_lengths(const u32* heads, const u64* count, u32* lengths,
-                                            u64 rows) {
-    const u64 runs = *count;
-    const u64 first = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x;
-    const u64 stride = static_cast<u64>(gridDim.x) * blockDim.x;
-    for (u64 run = first; run < runs; run += stride) {
-        const u32 end = run + 1 < runs ? heads[run + 1] : static_cast<u32>(rows);
-        lengths[run] = end - heads[run];
-    }
-}

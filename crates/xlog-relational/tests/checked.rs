@@ -6,8 +6,8 @@ use xlog_relational::{
     Engine,
     primitives::{
         Comparison, Condition, SortBy, exclusive_sum, fill, gather, gather_bits, iota, rows_valid,
-        run_lengths, run_starts, select_by_mask, select_if, select_rows_by_mask, select_rows_if,
-        sort_keys, sort_pairs, unique,
+        run_starts, select_by_mask, select_if, select_rows_by_mask, select_rows_if, sort_keys,
+        sort_pairs, unique,
     },
 };
 use xlog_testkit::CheckedDevice;
@@ -65,7 +65,6 @@ fn selections(engine: &Engine, streams: &[StreamId; 3], len: usize) {
     let sorted = sorted.expect("a sort");
     let once = unique(engine, streams[2], &sorted, count).expect("runs");
     let starts = run_starts(engine, streams[0], &sorted, count).expect("runs");
-    let lengths = run_lengths(engine, streams[1], &starts, count).expect("lengths");
     let sums = exclusive_sum(engine, streams[2], &input, count).expect("sums");
 
     let (few, found) = few.wait().expect("a count");
@@ -88,8 +87,6 @@ fn selections(engine: &Engine, streams: &[StreamId; 3], len: usize) {
     let (_, distinct) = once.wait().expect("a count");
     let (_, runs) = starts.wait().expect("a count");
     assert_eq!(distinct, runs);
-    let lengths = lengths.view(..runs as usize).expect("a part").download().expect("lengths");
-    assert_eq!(lengths.iter().map(|length| u64::from(*length)).sum::<u64>(), count);
     let total: u64 = values.iter().map(|value| u64::from(*value)).sum();
     assert_eq!(sums.download().expect("sums").last(), Some(&total));
 }

@@ -20,8 +20,8 @@ use crate::{
     error::RelationalResult,
     expr::{Checked, Comparison, Expr, Mask, Node, Program},
     primitives::{
-        BitCondition, Condition, Pending, gather_bits, select_bits_if, select_by_mask,
-        select_rows_by_mask, select_rows_if_bits,
+        BitCondition, Condition, Pending, PendingCount, gather_bits, select_bits_if,
+        select_by_mask, select_rows_by_mask, select_rows_if_bits,
     },
     scalar::Scalar,
     table::Table,
@@ -181,10 +181,10 @@ fn long_condition(
     })
 }
 
-/// What becomes of one column.
+/// What becomes of one column: memory that its selected values are written to.
 enum Selected {
-    Words(Pending<u32>),
-    Longs(Pending<u64>),
+    Words(TrackedCudaSlice<u32>),
+    Longs(TrackedCudaSlice<u64>),
     /// Fetched by row number, once it is known how many there are.
     ByRows,
 }
@@ -196,30 +196,30 @@ impl Plan<'_> {
             Self::Fused(_) => None,
             Self::Masked(program) => Some(program.mask(table, stream)?),
         };
-        let mut selected = Vec::with_capacity(table.width());
+        // Every selection reports the same count; the first one to be known is waited for.
+        let (mut selected, mut count) = (Vec::with_capacity(table.width()), None);
         for (index, (_, column)) in table.columns().enumerate() {
-            selected.push(self.select(index, column, mask.as_ref(), stream)?);
+            let (one, reported) = self.select(index, column, mask.as_ref(), stream)?;
+            selected.push(one);
+            count = count.or(reported);
         }
         let needs_rows = |(one, (_, column)): (&Selected, (&str, &Column))| {
             matches!(one, Selected::ByRows) || column.is_nullable()
         };
         let rows = match selected.iter().zip(table.columns()).any(needs_rows) {
-            true => Some(self.select_rows(engine, mask.as_ref(), len, stream)?),
+            true => {
+                let rows = self.select_rows(engine, mask.as_ref(), len, stream)?;
+                let (rows, reported) = rows.into_parts();
+                count = count.or(Some(reported));
+                Some(rows)
+            }
             false => None,
         };
-
-        // The one wait: the count, and whether the predicate overflowed.
-        let count = match (&rows, selected.first()) {
-            (Some(rows), _) => rows.count(),
-            (None, Some(Selected::Words(pending))) => pending.count(),
-            (None, Some(Selected::Longs(pending))) => pending.count(),
-            // No columns, no rows.
-            _ => return Ok(table.clone()),
-        };
-        let count = count.start_download(stream)?;
         let overflow = mask.as_ref().and_then(Mask::overflow);
         let overflow = overflow.map(|flags| flags.start_download(stream)).transpose()?;
-        let count = count.wait()?.first().copied().unwrap_or(0);
+        // The one wait: the count, and whether the predicate overflowed.
+        let Some(count) = count else { return Ok(table.clone()) };
+        let count = count.wait()?;
         if let Some(flags) = overflow {
             Mask::refuse(flags.wait()?.first().copied().unwrap_or(0))?;
         }
@@ -227,15 +227,14 @@ impl Plan<'_> {
             return Ok(table.clone());
         }
         let count = count as usize;
-        let rows = rows.map(|rows| rows.into_parts().0);
         let mut columns = Vec::with_capacity(table.width());
         for ((name, column), selected) in table.columns().zip(selected) {
             let column = match (selected, &rows) {
-                (Selected::Words(pending), rows) => {
-                    kept(column, pending, rows.as_ref(), count, stream)?
+                (Selected::Words(values), rows) => {
+                    kept(column, values, rows.as_ref(), count, stream)?
                 }
-                (Selected::Longs(pending), rows) => {
-                    kept(column, pending, rows.as_ref(), count, stream)?
+                (Selected::Longs(values), rows) => {
+                    kept(column, values, rows.as_ref(), count, stream)?
                 }
                 (Selected::ByRows, Some(rows)) => take_once(column, rows, count as u64, stream)?,
                 (Selected::ByRows, None) => column.clone(),
@@ -252,27 +251,27 @@ impl Plan<'_> {
         column: &Column,
         mask: Option<&Mask>,
         stream: StreamId,
-    ) -> ResourceResult<Selected> {
+    ) -> ResourceResult<(Selected, Option<PendingCount>)> {
         let (engine, len) = (column.engine(), column.len() as u64);
         Ok(match (self, mask) {
             (Self::Fused(fused), _) if fused.index == index => match &fused.condition {
                 FusedCondition::Words(memory, condition) => {
-                    Selected::Words(select_bits_if(engine, stream, memory, len, condition)?)
+                    words(select_bits_if(engine, stream, memory, len, condition)?)
                 }
                 FusedCondition::Longs(memory, condition) => {
-                    Selected::Longs(select_bits_if(engine, stream, memory, len, condition)?)
+                    longs(select_bits_if(engine, stream, memory, len, condition)?)
                 }
             },
             (Self::Masked(_), Some(mask)) => match column.values() {
-                Values::Bytes(_) => Selected::ByRows,
+                Values::Bytes(_) => (Selected::ByRows, None),
                 Values::Words(memory) => {
-                    Selected::Words(select_by_mask(engine, stream, memory, mask.words(), len)?)
+                    words(select_by_mask(engine, stream, memory, mask.words(), len)?)
                 }
                 Values::Longs(memory) => {
-                    Selected::Longs(select_by_mask(engine, stream, memory, mask.words(), len)?)
+                    longs(select_by_mask(engine, stream, memory, mask.words(), len)?)
                 }
             },
-            _ => Selected::ByRows,
+            _ => (Selected::ByRows, None),
         })
     }
 
@@ -305,11 +304,21 @@ impl Plan<'_> {
     }
 }
 
+fn words(pending: Pending<u32>) -> (Selected, Option<PendingCount>) {
+    let (values, count) = pending.into_parts();
+    (Selected::Words(values), Some(count))
+}
+
+fn longs(pending: Pending<u64>) -> (Selected, Option<PendingCount>) {
+    let (values, count) = pending.into_parts();
+    (Selected::Longs(values), Some(count))
+}
+
 /// Selected values as a column; which of them are there is looked up by row number. Memory that
 /// would be mostly empty is exchanged for some that fits.
 fn kept<T: Pod>(
     column: &Column,
-    pending: Pending<T>,
+    values: TrackedCudaSlice<T>,
     rows: Option<&TrackedCudaSlice<u32>>,
     count: usize,
     stream: StreamId,
@@ -319,7 +328,6 @@ where
 {
     /// Below this many bytes it does not matter.
     const SMALL: usize = 1 << 16;
-    let (values, _) = pending.into_parts();
     let bytes = values.len() * size_of::<T>();
     let values = if 4 * count < values.len() && bytes > SMALL {
         copy(column.engine(), &values, 0..count, stream)?

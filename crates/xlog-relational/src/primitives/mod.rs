@@ -26,7 +26,7 @@ pub use join::{
     JoinKind, JoinRows, JoinedPayloads, NO_ROW, inner_join_payloads, inner_join_payloads_tuned,
     join, join_tuned,
 };
-pub use pending::Pending;
+pub use pending::{Pending, PendingCount};
 pub use rows::MOST_ROWS;
 pub use scan::{Summable, exclusive_sum};
 pub(crate) use select::{BitCondition, select_bits_if, select_rows_if_bits};
@@ -36,4 +36,4 @@ pub use select::{
 };
 pub use sort::{SortBy, SortKey, SortValue, sort_keys, sort_pairs};
 pub(crate) use sort::{sort_bit_pairs, sort_bits};
-pub use unique::{Runs, run_lengths, run_starts, unique};
+pub use unique::{Runs, run_starts, unique};

@@ -1,27 +1,21 @@
 //! Results whose length only the device knows yet.
 
 use xlog_cuda::{
-    device_runtime::{ResourceResult, StreamId},
-    memory::TrackedCudaSlice,
+    device_runtime::ResourceResult,
+    memory::{Download, TrackedCudaSlice},
 };
 
-/// Values that were selected, or will be: memory for all that could have been, and a count on the
-/// device. Kernels that take the count from there can use it at once; [`wait`](Self::wait) is for
-/// whoever must know it.
+/// Values that were selected, or will be: memory for all that could have been, and their number,
+/// which is on its way to the host.
 #[derive(Debug)]
 pub struct Pending<T> {
     values: TrackedCudaSlice<T>,
-    count: TrackedCudaSlice<u64>,
-    stream: StreamId,
+    count: PendingCount,
 }
 
 impl<T> Pending<T> {
-    pub(crate) fn new(
-        values: TrackedCudaSlice<T>,
-        count: TrackedCudaSlice<u64>,
-        stream: StreamId,
-    ) -> Self {
-        Self { values, count, stream }
+    pub(crate) fn new(values: TrackedCudaSlice<T>, count: PendingCount) -> Self {
+        Self { values, count }
     }
 
     /// The values: as many as the count says, and unspecified ones behind them.
@@ -30,23 +24,37 @@ impl<T> Pending<T> {
         &self.values
     }
 
-    /// Where the count is: one number.
-    #[must_use]
-    pub fn count(&self) -> &TrackedCudaSlice<u64> {
-        &self.count
-    }
-
     /// Waits until the count is known: the one synchronisation of a selection. The memory is as
     /// large as before.
-    #[track_caller]
     pub fn wait(self) -> ResourceResult<(TrackedCudaSlice<T>, u64)> {
-        let count = self.count.start_download(self.stream)?.wait()?;
-        Ok((self.values, count.first().copied().unwrap_or(0)))
+        Ok((self.values, self.count.wait()?))
     }
 
-    /// The values and the count, on the device both.
+    /// The values, and their number, apart.
     #[must_use]
-    pub fn into_parts(self) -> (TrackedCudaSlice<T>, TrackedCudaSlice<u64>) {
+    pub fn into_parts(self) -> (TrackedCudaSlice<T>, PendingCount) {
         (self.values, self.count)
+    }
+}
+
+/// A number that the device reports when it knows it.
+#[derive(Debug)]
+#[must_use = "nobody has waited for it"]
+pub struct PendingCount(Option<Download<u64>>);
+
+impl PendingCount {
+    /// None at all: known without the device.
+    pub(crate) const NONE: Self = Self(None);
+
+    pub(crate) fn reported(count: Download<u64>) -> Self {
+        Self(Some(count))
+    }
+
+    /// Waits for it.
+    pub fn wait(self) -> ResourceResult<u64> {
+        match self.0 {
+            Some(count) => Ok(count.wait()?.first().copied().unwrap_or(0)),
+            None => Ok(0),
+        }
     }
 }

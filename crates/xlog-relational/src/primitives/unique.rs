@@ -7,7 +7,6 @@ use std::{marker::PhantomData, ops::Range};
 
 use xlog_core::ScalarType::{self, U32, U64};
 use xlog_cuda::{
-    LaunchDims,
     device_runtime::{ResourceResult, StreamId},
     launch::DeviceElement,
     memory::TrackedCudaSlice,
@@ -21,7 +20,7 @@ use super::{
     host::{PIECE, length},
     order::{Bits, Ordered},
     pending::Pending,
-    rows::{checked_rows, room},
+    rows::checked_rows,
     select::{Tiled, compact, compaction, row_numbers},
 };
 use crate::Engine;
@@ -92,18 +91,6 @@ runs! {
     f64, ScalarType::F64, u64, RUNS_F64, "64", TILES_64;
 }
 
-static RUN_LENGTHS: KernelDefinition = KernelDefinition {
-    name: "xlog_run_lengths",
-    module: &MODULE,
-    parameters: &[
-        Parameter::input("heads", U32).counted_by(3),
-        Parameter::input("count", U64).elements(1),
-        Parameter::output("lengths", U32).counted_by(3),
-        Parameter::value("rows", U64),
-    ],
-    host: HostKernel::of::<RunLengths>(),
-};
-
 /// The first value of each run of equal values among the first `len`: of sorted values, each once.
 /// Takes `len` below 2^32.
 #[track_caller]
@@ -122,16 +109,14 @@ pub fn unique<T: Runs>(
 /// ```
 /// use std::sync::Arc;
 /// use xlog_cuda::{CudaDevice, device_runtime::{ResourceError, StreamId}};
-/// use xlog_relational::{Engine, primitives::{run_lengths, run_starts}};
+/// use xlog_relational::{Engine, primitives::run_starts};
 ///
 /// let engine = Engine::new(Arc::new(CudaDevice::host()))?;
 /// let mut values = engine.manager().alloc::<u64>(5)?;
 /// values.upload(&[4, 4, 4, 9, 9])?;
 /// let starts = run_starts(&engine, StreamId::DEFAULT, &values, 5)?;
-/// let lengths = run_lengths(&engine, StreamId::DEFAULT, &starts, 5)?;
 /// let (starts, count) = starts.wait()?;
 /// assert_eq!(starts.view(..count as usize)?.download()?, [0, 3]);
-/// assert_eq!(lengths.view(..count as usize)?.download()?, [3, 2]);
 /// # Ok::<(), ResourceError>(())
 /// ```
 #[track_caller]
@@ -142,29 +127,6 @@ pub fn run_starts<T: Runs>(
     len: u64,
 ) -> ResourceResult<Pending<u32>> {
     heads(engine, stream, &T::KERNELS.rows, values, len)
-}
-
-/// How long each run is of which `starts` names the first row; `len` is what
-/// [`run_starts`] was given. There are as many lengths as starts.
-#[track_caller]
-pub fn run_lengths(
-    engine: &Engine,
-    stream: StreamId,
-    starts: &Pending<u32>,
-    len: u64,
-) -> ResourceResult<TrackedCudaSlice<u32>> {
-    let rows = checked_rows(len, starts.values().len(), "the rows with runs")?;
-    let lengths = engine.alloc(room(rows), stream, "run lengths")?;
-    if rows > 0 {
-        engine
-            .launch(&RUN_LENGTHS, stream)?
-            .input(starts.values())
-            .input(starts.count())
-            .output(&lengths)
-            .value(len)
-            .launch(LaunchDims::for_elements(rows))?;
-    }
-    Ok(lengths)
 }
 
 #[track_caller]
@@ -181,11 +143,11 @@ fn heads<T: Runs, R: DeviceElement>(
             .launch(&tiled.kernel, stream)?
             .input(values)
             .output(to.selected)
-            .output(to.count)
+            .report::<u64>(1)
             .in_out(to.tiles)
             .value(len as u64)
             .value(to.tile_count)
-            .launch(to.dims)
+            .launch_reporting(to.dims)
     })
 }
 
@@ -228,23 +190,5 @@ fn flag_heads<B: Bits, M: MemoryPolicy>(
     }
     for (flag, pair) in flags.iter_mut().zip(values.windows(2)) {
         *flag = u8::from(pair[0] != pair[1]);
-    }
-}
-
-struct RunLengths;
-
-impl KernelBody for RunLengths {
-    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
-        let rows = call.value::<u64>(3)?;
-        let runs = length(call.input::<u64>(1, 1)?.get(0))?;
-        let (heads, lengths) = (call.input::<u32>(0, runs)?, call.output::<u32>(2, runs)?);
-        call.in_parts(runs, call.threads_for(runs), PIECE, |_, range| {
-            for run in range {
-                // Rows are below 2^32, as the launching side checked.
-                let end = if run + 1 < runs { heads.get(run + 1) } else { rows as u32 };
-                lengths.set(run, end - heads.get(run));
-            }
-        });
-        Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! Selections: the values, or the row numbers, of the rows that a condition or a mask picks.
 //!
 //! A selection is one pass over its input, and for more than a tile a small launch before it. None
-//! waits for the device; how many rows were picked is known there first ([`Pending`]).
+//! waits for the device, which reports how many rows were picked ([`Pending`]).
 
 mod condition;
 mod host;
@@ -14,14 +14,14 @@ use xlog_cuda::{
     LaunchDims,
     device_runtime::{ResourceResult, StreamId},
     launch::DeviceElement,
-    memory::TrackedCudaSlice,
+    memory::{Download, TrackedCudaSlice},
 };
 use xlog_driver::KernelDefinition;
 
 use self::kernels::SelectKernels;
 use super::{
     order::Ordered,
-    pending::Pending,
+    pending::{Pending, PendingCount},
     rows::{checked_rows, room},
     tiles::{CountBits, tile_words},
 };
@@ -134,7 +134,7 @@ fn by_range<T: Selectable, R: DeviceElement>(
             .launch(&tiled.kernel, stream)?
             .input(values)
             .output(to.selected)
-            .output(to.count)
+            .report::<u64>(1)
             .in_out(to.tiles)
             .value(len as u64)
             .value(to.tile_count)
@@ -143,7 +143,7 @@ fn by_range<T: Selectable, R: DeviceElement>(
             .value(condition.least)
             .value(condition.span)
             .value(u32::from(condition.outside))
-            .launch(to.dims)
+            .launch_reporting(to.dims)
     })
 }
 
@@ -167,12 +167,12 @@ pub fn select_by_mask<T: Selectable>(
             .input(values)
             .input(mask)
             .output(to.selected)
-            .output(to.count)
+            .report::<u64>(1)
             .in_out(to.tiles)
             .value(len as u64)
             .value(words as u64)
             .value(to.tile_count)
-            .launch(to.dims)
+            .launch_reporting(to.dims)
     })
 }
 
@@ -192,19 +192,18 @@ pub fn select_rows_by_mask(
             .launch(&tiled.kernel, stream)?
             .input(mask)
             .output(to.selected)
-            .output(to.count)
+            .report::<u64>(1)
             .in_out(to.tiles)
             .value(len as u64)
             .value(len.div_ceil(32) as u64)
             .value(to.tile_count)
-            .launch(to.dims)
+            .launch_reporting(to.dims)
     })
 }
 
 /// What a compaction writes, and how it is launched.
 pub(super) struct Target<'t, R> {
     pub(super) selected: &'t TrackedCudaSlice<R>,
-    pub(super) count: &'t TrackedCudaSlice<u64>,
     pub(super) tiles: &'t TrackedCudaSlice<u64>,
     pub(super) tile_count: u32,
     pub(super) dims: LaunchDims,
@@ -217,25 +216,21 @@ pub(super) fn compaction<R: DeviceElement>(
     stream: StreamId,
     tiled: &Tiled,
     len: usize,
-    launch: impl FnOnce(&Target<'_, R>) -> ResourceResult<()>,
+    launch: impl FnOnce(&Target<'_, R>) -> ResourceResult<Download<u64>>,
 ) -> ResourceResult<Pending<R>> {
     if len == 0 {
         let selected = engine.alloc(room(len), stream, "selected")?;
-        let mut count = engine.alloc::<u64>(1, stream, "selected count")?;
-        count.fill_bytes(0, stream)?;
-        return Ok(Pending::new(selected, count, stream));
+        return Ok(Pending::new(selected, PendingCount::NONE));
     }
     let tile_count = len.div_ceil(tiled.tile_rows);
     // First of all: the device is at work on these while the rest is made ready.
     let tiles = tile_words(engine, stream, CountBits::B32, tile_count)?;
     let selected = engine.alloc(room(len), stream, "selected")?;
-    let count = engine.alloc::<u64>(1, stream, "selected count")?;
-    launch(&Target {
+    let count = launch(&Target {
         selected: &selected,
-        count: &count,
         tiles: &tiles,
         tile_count: tile_count as u32,
         dims: LaunchDims::linear(tile_count as u32, 384),
     })?;
-    Ok(Pending::new(selected, count, stream))
+    Ok(Pending::new(selected, PendingCount::reported(count)))
 }

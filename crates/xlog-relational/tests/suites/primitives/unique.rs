@@ -3,7 +3,7 @@
 use libtest_mimic::Trial;
 use xlog_relational::{
     Engine,
-    primitives::{Runs, run_lengths, run_starts, unique},
+    primitives::{Runs, run_starts, unique},
 };
 
 use super::support::{
@@ -17,9 +17,6 @@ fn check<T: TestValue + Runs>(engine: &Engine, values: &[T], what: &str) {
     poison(engine, stream, size_of_val(values));
     let is_start = |&row: &usize| row == 0 || values[row].to_bits() != values[row - 1].to_bits();
     let rows: Vec<usize> = (0..values.len()).filter(is_start).collect();
-    let ends = rows.iter().skip(1).copied().chain([values.len()]);
-    let expected_lengths: Vec<u32> =
-        rows.iter().zip(ends).map(|(start, end)| (end - start) as u32).collect();
     let expected: Vec<_> = rows.iter().map(|&row| values[row].to_bits()).collect();
 
     let (got, count) = unique(engine, stream, &input, len).expect("runs").wait().expect("a count");
@@ -27,11 +24,9 @@ fn check<T: TestValue + Runs>(engine: &Engine, values: &[T], what: &str) {
     assert_same(&got.iter().map(|value| value.to_bits()).collect::<Vec<_>>(), &expected, what);
 
     let starts = run_starts(engine, stream, &input, len).expect("runs");
-    let lengths = run_lengths(engine, stream, &starts, len).expect("lengths");
     let (starts, count) = starts.wait().expect("a count");
     let rows: Vec<u32> = rows.iter().map(|&row| row as u32).collect();
     assert_same(&download(&starts, stream, count as usize), &rows, what);
-    assert_same(&download(&lengths, stream, count as usize), &expected_lengths, what);
 }
 
 fn every_length<T: TestValue + Runs>(engine: &Engine) {
