@@ -350,9 +350,9 @@ __device__ __forceinline__ void compact(Source source, Output* selected, u64* co
         }
         __syncthreads();
         tile = first_handed;
-        if (tile >= tile_count) {
-            return;
-        }
+    }
+    if (tile >= tile_count) {
+        return;
     }
     if (!looks_back) {
         load(tile);

@@ -12,8 +12,8 @@ namespace {
 constexpr int kThreads = 256;
 // Blocks that a multiprocessor is to run at a time.
 constexpr int kBlocks = 4;
-using Values32 = Tuning<kThreads, 24>;
-using Values64 = Tuning<kThreads, 12>;
+using Values32 = Tuning<kThreads, 32>;
+using Values64 = Tuning<kThreads, 16>;
 
 }  // namespace
 

@@ -93,8 +93,8 @@ macro_rules! select_kernels {
 /// As `select.cu` has it: 256 threads, four such blocks at a time.
 const BLOCKS: Blocks = Blocks::Resident { threads: 256, resident: 4 };
 /// Rows a block takes at a time: so many for each thread, but for the warp that looks back.
-const TILE_32: usize = (256 - 32) * 24;
-const TILE_64: usize = (256 - 32) * 12;
+const TILE_32: usize = (256 - 32) * 32;
+const TILE_64: usize = (256 - 32) * 16;
 
 select_kernels!(SELECT_U32, U32, U32, u32, "32", TILE_32);
 select_kernels!(SELECT_I32, ScalarType::I32, U32, u32, "32", TILE_32);
