@@ -1,8 +1,9 @@
 //! The words through which the tiles of a single-pass kernel hand on their counts.
 //!
-//! Only a grid of several tiles looks at them. Those of CUB's agents are 32 for what lies before the
-//! first tile, then one for each, and a launch prepares them. Those of `compaction.cuh` are a line
-//! of memory in which tiles are handed out, then one for each, and all zero is how they start.
+//! Only a grid of several tiles looks at them. Those of CUB's agents are 32 for what lies before
+//! the first tile, then one for each, and a launch prepares them. Those of `compaction.cuh` are a
+//! line of memory from which tiles are handed out, then one for each, and all zero is how they
+//! start.
 
 use xlog_core::ScalarType::{U32, U64};
 use xlog_cuda::{
