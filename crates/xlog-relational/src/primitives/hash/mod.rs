@@ -38,13 +38,19 @@ pub struct Tuning {
     pub split_from: Option<u64>,
     /// The most slots a group-by first tries with; more groups than fit take a second round.
     pub first_slots: u64,
-    /// Whether one block does all of what is small enough for it.
+    /// Whether one block does all of the work on tables that are small enough for that.
     pub one_block: bool,
+}
+
+impl Tuning {
+    /// What suits the device.
+    pub const DEFAULT: Self =
+        Self { hash_mask: u32::MAX, split_from: None, first_slots: 1 << 22, one_block: true };
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { hash_mask: u32::MAX, split_from: None, first_slots: 1 << 22, one_block: true }
+        Self::DEFAULT
     }
 }
 

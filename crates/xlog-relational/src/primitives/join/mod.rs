@@ -24,8 +24,7 @@ use xlog_cuda::{
 use xlog_driver::DeviceKind;
 
 use super::hash::{
-    Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, SideKeys, Table, Tuning,
-    prepare,
+    Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, SideKeys, Table, Tuning, prepare,
 };
 use crate::Engine;
 

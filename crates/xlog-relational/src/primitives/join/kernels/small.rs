@@ -165,7 +165,8 @@ impl<M: MemoryPolicy> Tables<'_, M> {
         if is_full {
             let is_met = |first: u32| met.get(first as usize).is_some_and(|met| *met);
             let lonely = (0..build_rows).filter(|row| !is_met(first[*row]));
-            let count = lonely.zip(build_rows..).map(|(row, to)| list.set(to, self.values.get(row)));
+            let count =
+                lonely.zip(build_rows..).map(|(row, to)| list.set(to, self.values.get(row)));
             add((build_rows as u32, count.count() as u32), NONE);
         }
         let control = call.output::<u64>(index + 4, control::WORDS)?;
