@@ -17,30 +17,14 @@
 // cache run well below that rate; 1 ms in all is what they should leave.
 //
 // Launch shape: one dimension, blocks of 256 threads, any grid (xlog_join_scan: one block).
-//
-// control, in 64-bit words: 0 output rows, 1 whether a build key repeats, 2 build rows whose 32-bit
-// key is all ones, 3 the value of that row, 4 rows still to append, 5 probe rows with output,
-// 6 build rows listed.
 
 #include "hash.cuh"
+#include "join.cuh"
 
 namespace {
 
 constexpr u32 kWarps = kThreads / 32;
 constexpr u32 kFullWarp = 0xffffffffu;
-constexpr u32 kNone = 0xffffffffu;
-
-enum Control : u32 {
-    kOutput = 0,
-    kRepeats = 1,
-    kOnesCount = 2,
-    kOnesValue = 3,
-    kAppended = 4,
-    kMatches = 5,
-    kListed = 6,
-};
-
-enum Kind : u32 { kInner = 0, kLeft = 1, kFull = 2, kSemi = 3, kAnti = 4 };
 
 __device__ __forceinline__ u64 slot_after(u64 slot, u64 capacity) {
     return slot + 1 == capacity ? 0 : slot + 1;
@@ -885,7 +869,7 @@ extern "C" __global__ void __launch_bounds__(256)
     }
 }
 
-// control[4] += the rows whose bit is not set.
+// control[kAppended] += the rows whose bit is not set.
 extern "C" __global__ void __launch_bounds__(256)
     xlog_join_count_unset(const u32* __restrict__ bits, u64* control, u64 n) {
     const u64 words = (n + 31) / 32;

@@ -76,7 +76,7 @@ pub(super) fn distinct_rows(table: &Table, stream: StreamId) -> RelationalResult
 
 /// The one column of a table if it can be sorted to find its values: a sort moves every value a few
 /// times in order, and a table of as many places as there are values is hit at random.
-fn single(table: &Table) -> Option<(&str, &Column)> {
+pub(super) fn single(table: &Table) -> Option<(&str, &Column)> {
     let mut columns = table.columns();
     let (name, column) = columns.next()?;
     let sortable = validity(column).is_none() && column.data_type().physical() != Physical::Byte;

@@ -10,10 +10,10 @@ use super::{
     rows::{Missing, host_count, take_column, trimmed},
 };
 use crate::{
-    column::{Column, ColumnParts, Dictionary, Values},
+    column::{Column, ColumnParts, Values},
     error::{RelationalError, RelationalResult},
     join_kind::JoinKind,
-    primitives::{self, Keys, inner_join_payloads},
+    primitives::{self, Keys, Tuning, inner_join_payloads_tuned, join_tuned},
     table::Table,
     types::{DataType, Schema},
 };
@@ -24,8 +24,9 @@ use crate::{
 /// Both columns of a key have the same type; nothing is converted. −0.0 is 0.0, and NaN is NaN.
 ///
 /// Waits for the device once, to learn the number of rows; twice if keys of the side that is
-/// looked up repeat. That side is the smaller one of inner and full joins, and the right one of
-/// left, semi and anti joins.
+/// looked up repeat, unless that side has at most 2,048 rows and the other at most 4,096. The side
+/// that is looked up is the smaller one of inner and full joins, and the right one of left, semi
+/// and anti joins.
 ///
 /// ```
 /// use std::sync::Arc;
@@ -48,7 +49,19 @@ pub fn hash_join(
     kind: JoinKind,
     stream: StreamId,
 ) -> RelationalResult<Table> {
-    let join = Join::checked(left, right, on, kind)?;
+    hash_join_tuned(left, right, on, kind, Tuning::default(), stream)
+}
+
+/// [`hash_join`], tuned by hand. The rows are the same.
+pub fn hash_join_tuned(
+    left: &Table,
+    right: &Table,
+    on: &[(&str, &str)],
+    kind: JoinKind,
+    tuning: Tuning,
+    stream: StreamId,
+) -> RelationalResult<Table> {
+    let join = Join::checked(left, right, on, kind, tuning)?;
     let result = match join.single_words() {
         Some(words) => join.fused(words, stream),
         None => join.by_rows(stream),
@@ -65,6 +78,7 @@ struct Join<'j> {
     right: &'j Table,
     keys: Vec<(&'j str, &'j str)>,
     kind: JoinKind,
+    tuning: Tuning,
     /// Names of the result's columns.
     names: Vec<String>,
 }
@@ -78,6 +92,7 @@ impl<'j> Join<'j> {
         right: &'j Table,
         on: &[(&'j str, &'j str)],
         kind: JoinKind,
+        tuning: Tuning,
     ) -> RelationalResult<Self> {
         refuse_foreign(left, right)?;
         if on.is_empty() {
@@ -107,7 +122,7 @@ impl<'j> Join<'j> {
         }
         let schema = Schema::new(fields)?;
         let names = schema.fields().iter().map(|field| field.name.clone()).collect();
-        Ok(Self { left, right, keys: on.to_vec(), kind, names })
+        Ok(Self { left, right, keys: on.to_vec(), kind, tuning, names })
     }
 
     /// Whether the left table is the one that is looked up.
@@ -164,8 +179,8 @@ impl<'j> Join<'j> {
     ) -> RelationalResult<Table> {
         let engine = self.left.engine();
         let joined = match self.builds_left() {
-            true => inner_join_payloads(engine, stream, left, right)?,
-            false => inner_join_payloads(engine, stream, right, left)?,
+            true => inner_join_payloads_tuned(engine, stream, left, right, self.tuning)?,
+            false => inner_join_payloads_tuned(engine, stream, right, left, self.tuning)?,
         };
         let count = joined.count;
         let keep = |words: TrackedCudaSlice<u32>| -> RelationalResult<Values> {
@@ -198,7 +213,7 @@ impl<'j> Join<'j> {
         let right = Keys { columns: &right, rows: self.right.rows() };
         let builds_left = self.builds_left();
         let (build, probe) = if builds_left { (&left, &right) } else { (&right, &left) };
-        let rows = primitives::join(engine, stream, by_probe(self.kind), build, probe)?;
+        let rows = join_tuned(engine, stream, by_probe(self.kind), build, probe, self.tuning)?;
         host_count(rows.count, "rows of the join")?;
         let (left, right) = match builds_left {
             true => (rows.build.as_ref(), Some(&rows.probe)),
@@ -251,15 +266,9 @@ impl<'j> Join<'j> {
         let (mut left, mut right) = (Vec::new(), Vec::new());
         for (a, b) in &self.keys {
             let (a, b) = (self.left.column(a)?, self.right.column(b)?);
-            left.push(Key::of(a, stream)?);
-            let codes = match (a.dictionary(), b.dictionary()) {
-                (Some(a), Some(b)) => Dictionary::unify(a, b)?.right_codes,
-                _ => None,
-            };
-            right.push(match codes {
-                Some(codes) => Key::mapped(b, &codes, stream)?,
-                None => Key::of(b, stream)?,
-            });
+            let [a, b] = Key::both(a, b, stream)?;
+            left.push(a);
+            right.push(b);
         }
         Ok([left, right])
     }

@@ -16,7 +16,7 @@ use xlog_driver::{
 
 use crate::{
     Engine,
-    column::{Column, Values},
+    column::{Column, Dictionary, Values},
     error::{RelationalError, RelationalResult},
     primitives::{KeyColumn, KeyWords, gather},
     table::Table,
@@ -94,6 +94,24 @@ impl Key {
         };
         let words = map_codes(column.engine(), words, codes, column.len(), stream)?;
         Ok(Self { words: Words::Short(Arc::new(words)), validity: key.validity })
+    }
+
+    /// Two columns of one type, with words that are comparable with each other. The words of the
+    /// left one mean what they did.
+    pub(super) fn both(
+        left: &Column,
+        right: &Column,
+        stream: StreamId,
+    ) -> RelationalResult<[Self; 2]> {
+        let codes = match (left.dictionary(), right.dictionary()) {
+            (Some(a), Some(b)) => Dictionary::unify(a, b)?.right_codes,
+            _ => None,
+        };
+        let right = match codes {
+            Some(codes) => Self::mapped(right, &codes, stream)?,
+            None => Self::of(right, stream)?,
+        };
+        Ok([Self::of(left, stream)?, right])
     }
 
     /// The keys of several columns.

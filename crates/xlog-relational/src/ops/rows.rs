@@ -14,7 +14,8 @@ use crate::{
 };
 
 /// The rows of `table` with the first `count` of the numbers in `rows`, in that order. Every number
-/// must be one of a row, and none may come twice. Waits for nothing.
+/// must be one of a row, and no row may come more often than there are rows like it. Waits for
+/// nothing.
 pub(super) fn take_rows(
     table: &Table,
     rows: &TrackedCudaSlice<u32>,
@@ -26,7 +27,8 @@ pub(super) fn take_rows(
     Table::new(table.engine(), columns.collect::<RelationalResult<Vec<_>>>()?)
 }
 
-/// The values of one column by row numbers of which none comes twice.
+/// The values of one column by row numbers, of which none comes more often than there are rows like
+/// it.
 pub(super) fn take_once(
     column: &Column,
     rows: &TrackedCudaSlice<u32>,
@@ -34,7 +36,7 @@ pub(super) fn take_once(
     stream: StreamId,
 ) -> RelationalResult<Column> {
     let taken = take_column(column, rows, count, Missing::Never, stream)?;
-    // Every row once is as many missing ones as before.
+    // As many rows are all of them, and as many missing ones as before.
     let null_count = column.null_count().filter(|_| count == column.len() as u64);
     let parts = ColumnParts { null_count, ..taken.parts().clone() };
     Column::from_parts(column.engine(), parts)

@@ -1,7 +1,8 @@
 //! Rows as sets and as bags. Missing values are equal to each other here.
 //!
 //! Both tables become one, whose rows are grouped by all columns; how many rows of each table a
-//! group has says how often it is in the result.
+//! group has says how often it is in the result. For small tables one launch finds that, and all
+//! that is left is to take the rows; of a single column without nulls it writes the values at once.
 
 use xlog_core::ScalarType::{U32, U64};
 use xlog_cuda::{LaunchDims, device_runtime::StreamId};
@@ -11,13 +12,18 @@ use xlog_driver::{
 };
 
 use super::{
-    distinct::{distinct_rows, needed},
+    distinct::{distinct_rows, needed, single},
     group::representatives_at_most,
-    keys::{host_length, refuse_foreign, refuse_too_many},
+    keys::{Key, Words, host_length, refuse_foreign, refuse_too_many},
     rows::{host_count, take_rows},
     stack::{MODULE, refuse_unlike, stacked},
 };
-use crate::{error::RelationalResult, primitives::exclusive_sum, table::Table};
+use crate::{
+    column::{Column, ColumnParts, Values},
+    error::{RelationalError, RelationalResult},
+    primitives::{Keep, Keys, Tuning, exclusive_sum, is_small_set, keep_rows, keep_words},
+    table::Table,
+};
 
 /// Every different row of either table once: SQL's `union`. Columns are matched by place, and
 /// called as in the left table; their types must be the same. The order of the rows is not
@@ -45,8 +51,19 @@ pub fn intersect(
     all: bool,
     stream: StreamId,
 ) -> RelationalResult<Table> {
+    intersect_tuned(left, right, all, Tuning::default(), stream)
+}
+
+/// [`intersect`], tuned by hand. The rows are the same.
+pub fn intersect_tuned(
+    left: &Table,
+    right: &Table,
+    all: bool,
+    tuning: Tuning,
+    stream: StreamId,
+) -> RelationalResult<Table> {
     let keep = if all { Keep::IntersectAll } else { Keep::Intersect };
-    kept(left, right, keep, stream)
+    kept(left, right, keep, tuning, stream)
 }
 
 /// Every different row of the left table that is not in the right one; with `all`, as often as the
@@ -54,17 +71,18 @@ pub fn intersect(
 ///
 /// Waits for the device as [`intersect`] does.
 pub fn except(left: &Table, right: &Table, all: bool, stream: StreamId) -> RelationalResult<Table> {
-    kept(left, right, if all { Keep::ExceptAll } else { Keep::Except }, stream)
+    except_tuned(left, right, all, Tuning::default(), stream)
 }
 
-/// How often a row is kept; as in the CUDA source.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-enum Keep {
-    Intersect = 0,
-    IntersectAll = 1,
-    Except = 2,
-    ExceptAll = 3,
+/// [`except`], tuned by hand. The rows are the same.
+pub fn except_tuned(
+    left: &Table,
+    right: &Table,
+    all: bool,
+    tuning: Tuning,
+    stream: StreamId,
+) -> RelationalResult<Table> {
+    kept(left, right, if all { Keep::ExceptAll } else { Keep::Except }, tuning, stream)
 }
 
 fn refuse(left: &Table, right: &Table) -> RelationalResult<()> {
@@ -73,12 +91,22 @@ fn refuse(left: &Table, right: &Table) -> RelationalResult<()> {
     refuse_too_many(left.rows().saturating_add(right.rows()), "both tables together")
 }
 
-fn kept(left: &Table, right: &Table, keep: Keep, stream: StreamId) -> RelationalResult<Table> {
+fn kept(
+    left: &Table,
+    right: &Table,
+    keep: Keep,
+    tuning: Tuning,
+    stream: StreamId,
+) -> RelationalResult<Table> {
     refuse(left, right)?;
     if left.width() == 0 {
         return Ok(left.clone());
     }
-    run(left, right, keep, stream).map_err(|error| {
+    let result = match is_small_set(left.rows(), right.rows(), tuning) {
+        true => run_small(left, right, keep, tuning, stream),
+        false => run(left, right, keep, stream),
+    };
+    result.map_err(|error| {
         let what = match keep {
             Keep::Intersect | Keep::IntersectAll => "intersect",
             Keep::Except | Keep::ExceptAll => "except",
@@ -86,6 +114,64 @@ fn kept(left: &Table, right: &Table, keep: Keep, stream: StreamId) -> Relational
         let what = format!("{what} of {} and {} rows", left.rows(), right.rows());
         error.needing(&what, Some(2 * (needed(left) + needed(right))))
     })
+}
+
+/// Both tables are small. The rows of the result are left ones.
+fn run_small(
+    left: &Table,
+    right: &Table,
+    keep: Keep,
+    tuning: Tuning,
+    stream: StreamId,
+) -> RelationalResult<Table> {
+    let engine = left.engine();
+    if let (Some((name, column)), Some((_, other))) = (single(left), single(right)) {
+        let column = kept_values(column, other, keep, tuning, stream)?;
+        return Table::new(engine, [(name, column)]);
+    }
+    let (mut above, mut below) = (Vec::new(), Vec::new());
+    for ((_, a), (_, b)) in left.columns().zip(right.columns()) {
+        let [a, b] = Key::both(a, b, stream)?;
+        above.push(a);
+        below.push(b);
+    }
+    let (above, below) = (Key::columns(&above), Key::columns(&below));
+    let above = Keys { columns: &above, rows: left.rows() };
+    let below = Keys { columns: &below, rows: right.rows() };
+    let (rows, count) = keep_rows(engine, stream, [&above, &below], keep, tuning)?.wait()?;
+    take_rows(left, &rows, count, stream)
+}
+
+/// The same for columns that are all of their tables, never missing and not of single bytes.
+fn kept_values(
+    left: &Column,
+    right: &Column,
+    keep: Keep,
+    tuning: Tuning,
+    stream: StreamId,
+) -> RelationalResult<Column> {
+    let (engine, above, below) = (left.engine(), left.len() as u64, right.len() as u64);
+    let [a, b] = Key::both(left, right, stream)?;
+    let (values, count): (Values, u64) = match (&a.words, &b.words) {
+        (Words::Short(a), Words::Short(b)) => {
+            let kept = keep_words(engine, stream, (a, above), (b, below), keep, tuning)?;
+            let (words, count) = kept.wait()?;
+            (words.into(), count)
+        }
+        (Words::Long(a), Words::Long(b)) => {
+            let kept = keep_words(engine, stream, (a, above), (b, below), keep, tuning)?;
+            let (words, count) = kept.wait()?;
+            (words.into(), count)
+        }
+        _ => {
+            let (expected, found) = (left.data_type(), right.data_type());
+            return Err(RelationalError::type_mismatch("the right column", expected, found));
+        }
+    };
+    let len = host_count(count, "rows kept")?;
+    let parts =
+        ColumnParts { len, values, validity: None, null_count: None, ..left.parts().clone() };
+    Column::from_parts(engine, parts)
 }
 
 fn run(left: &Table, right: &Table, keep: Keep, stream: StreamId) -> RelationalResult<Table> {
@@ -199,21 +285,12 @@ struct Kept;
 
 impl KernelBody for Kept {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
-        let (keep, groups) = (call.value::<u32>(2)?, host_length(call.value(3)?)?);
+        let (keep, groups) = (Keep::of(call.value(2)?), host_length(call.value(3)?)?);
         let (sides, copies) = (call.input::<u64>(0, groups)?, call.output::<u32>(1, groups)?);
         call.in_parts(groups, call.threads_for(groups), 1, |_, range| {
             for group in range {
                 let word = sides.get(group);
-                let (left, right) = (word as u32, (word >> 32) as u32);
-                copies.set(
-                    group,
-                    match keep {
-                        k if k == Keep::Intersect as u32 => u32::from(left > 0 && right > 0),
-                        k if k == Keep::IntersectAll as u32 => left.min(right),
-                        k if k == Keep::Except as u32 => u32::from(left > 0 && right == 0),
-                        _ => left.saturating_sub(right),
-                    },
-                );
+                copies.set(group, keep.times(word as u32, (word >> 32) as u32));
             }
         });
         Ok(())

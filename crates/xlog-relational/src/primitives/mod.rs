@@ -14,6 +14,7 @@ mod pending;
 mod rows;
 mod scan;
 mod select;
+mod sets;
 mod sort;
 mod tiles;
 mod unique;
@@ -34,6 +35,7 @@ pub use select::{
     Comparison, Condition, Selectable, select_by_mask, select_if, select_rows_by_mask,
     select_rows_if,
 };
+pub(crate) use sets::{Keep, is_small_set, keep_rows, keep_words};
 pub use sort::{SortBy, SortKey, SortValue, sort_keys, sort_pairs};
 pub(crate) use sort::{sort_bit_pairs, sort_bits};
 pub use unique::{Runs, run_starts, unique};

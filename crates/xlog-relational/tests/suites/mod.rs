@@ -3,6 +3,7 @@
 mod expressions;
 #[allow(unreachable_pub)] // a suite is a module of two test programs, not of a library
 mod hash;
+mod launches;
 mod memory;
 #[allow(unreachable_pub)]
 mod one_table;
@@ -25,8 +26,12 @@ use xlog_testkit::{TestCase, TestDevice};
 
 /// The `main` of a test program: every suite, on `device`, with the usual test arguments.
 pub(crate) fn run(device: TestDevice) -> ! {
-    let suites: [(&str, &[TestCase]); 3] =
-        [("expressions", expressions::CASES), ("memory", memory::CASES), ("tables", tables::CASES)];
+    let suites: [(&str, &[TestCase]); 4] = [
+        ("expressions", expressions::CASES),
+        ("launches", launches::CASES),
+        ("memory", memory::CASES),
+        ("tables", tables::CASES),
+    ];
     let trials = suites.into_iter().flat_map(|(suite, cases)| {
         cases.iter().map(move |case| {
             let run = case.run;

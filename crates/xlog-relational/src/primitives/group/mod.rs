@@ -1,10 +1,11 @@
 //! Groups by hash, and their aggregates.
 //!
 //! Every row learns the slot of its key in a table of distinct keys, the slots that are taken are
-//! numbered, and each aggregate adds up by number. The order of the groups is not specified, and
-//! differs from run to run.
+//! numbered, and each aggregate adds up by number. For small tables one block does both of the
+//! first. The order of the groups is not specified, and differs from run to run.
 
 mod kernels;
+pub(super) mod small;
 
 use kernels::{Operation, first_bytes};
 use xlog_cuda::{
@@ -139,6 +140,9 @@ fn number(
     tuning: Tuning,
     at_most: bool,
 ) -> ResourceResult<Numbered> {
+    if tuning.one_block && !at_most && side.rows <= small::MOST_ROWS {
+        return small::number(engine, stream, side, absent, tuning.hash_mask);
+    }
     let enough = Table::slots_for(side.rows);
     let mut capacity = enough.min(tuning.first_slots.max(64));
     let slots = engine.alloc::<u32>((side.rows as usize).max(1), stream, "group slots")?;

@@ -4,6 +4,7 @@
 //! half beside it, compared exactly. Columns that need more bits are folded: those so far are
 //! replaced by the number of their slot in a table of distinct keys, which is 32 bits again.
 
+mod first_rows;
 mod host;
 pub(super) mod kernels;
 mod keys;
@@ -12,6 +13,7 @@ mod pairs;
 
 pub use keys::{KeyColumn, KeyWords, Keys};
 pub(super) use {
+    first_rows::{FirstRows, ONE_BLOCK, SmallKey, long_keys, word_keys},
     host::{Bits, HostKeys, Longs, SPAN, Words, count_of, length, slot_after, slot_of},
     keys::{Prepared, Purpose, SideKeys, prepare},
     memory::{Absent, Memory},
@@ -36,11 +38,19 @@ pub struct Tuning {
     pub split_from: Option<u64>,
     /// The most slots a group-by first tries with; more groups than fit take a second round.
     pub first_slots: u64,
+    /// Whether one block does all of the work on tables that are small enough for that.
+    pub one_block: bool,
+}
+
+impl Tuning {
+    /// What suits the device.
+    pub const DEFAULT: Self =
+        Self { hash_mask: u32::MAX, split_from: None, first_slots: 1 << 22, one_block: true };
 }
 
 impl Default for Tuning {
     fn default() -> Self {
-        Self { hash_mask: u32::MAX, split_from: None, first_slots: 1 << 22 }
+        Self::DEFAULT
     }
 }
 

@@ -6,7 +6,7 @@ use xlog_cuda::{
     memory::TrackedCudaSlice,
 };
 
-use super::{JoinKind, Output, Plan, Sides, control, kernels};
+use super::{JoinKind, Matches, Output, Plan, Sides, control, kernels};
 use crate::primitives::hash::{SideKeys, TILE, Table, dims};
 
 /// The build side, listed by key.
@@ -45,8 +45,12 @@ impl Plan<'_> {
             self.count_unset(&bits, rows, &control)?;
         }
         let (used, has_used) = self.absent.or(probe.used.as_ref());
-        let (starts, ranges) = (self.alloc::<u64>(probe.rows)?, self.alloc::<u64>(probe.rows)?);
-        let positions = self.alloc::<u32>(probe.rows)?;
+        let found = Matches {
+            list: listed.list,
+            starts: self.alloc(probe.rows)?,
+            ranges: self.alloc(probe.rows)?,
+            positions: self.alloc(probe.rows)?,
+        };
         engine
             .launch(&kernels::COMPACT, stream)?
             .input(&met.row_ranges)
@@ -54,46 +58,16 @@ impl Plan<'_> {
             .value(has_used)
             .input(&met.tile_matches)
             .input(&met.tile_outputs)
-            .output(&starts)
-            .output(&ranges)
-            .output(&positions)
+            .output(&found.starts)
+            .output(&found.ranges)
+            .output(&found.positions)
             .value(probe.rows)
             .launch(dims(engine, probe.rows, TILE))?;
 
         let words = control.start_download(stream)?.wait()?;
         let pairs = words[control::OUTPUT];
-        let count = pairs + words[control::APPENDED];
-        let output = Output {
-            count,
-            keys: self.emit_keys.then(|| self.alloc(count)).transpose()?,
-            build: Some(self.alloc(count)?),
-            probe: self.alloc(count)?,
-        };
-        if pairs > 0 {
-            let none = &self.absent.words;
-            let (values, has_values) = self.absent.or(probe.values.as_ref());
-            let keys = match &probe.keys {
-                SideKeys::Words(keys) if self.emit_keys => Some(keys),
-                _ => None,
-            };
-            let (keys, has_keys) = self.absent.or(keys);
-            engine
-                .launch(&kernels::EXPAND, stream)?
-                .input(&starts)
-                .input(&ranges)
-                .input(&positions)
-                .input(&listed.list)
-                .input(&values)
-                .value(has_values)
-                .input(&control)
-                .input(&keys)
-                .value(has_keys)
-                .output(output.keys.as_ref().unwrap_or(none))
-                .output(output.build.as_ref().unwrap_or(none))
-                .output(&output.probe)
-                .value(pairs)
-                .launch(dims(engine, pairs, TILE))?;
-        }
+        let output = self.output(pairs + words[control::APPENDED])?;
+        self.expand(sides, &found, &control, pairs, &output)?;
         if let Some((bits, rows)) = nulls {
             self.append(&bits, false, false, &control, &output, rows)?;
         }

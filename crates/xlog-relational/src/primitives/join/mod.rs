@@ -1,17 +1,19 @@
 //! Joins by hash.
 //!
-//! Two ways lead to the same rows. The short one holds if no build key repeats, which is tried
+//! Three ways lead to the same rows. For small tables one block does all but write the output: what
+//! they cost is launches. For others, the short way holds if no build key repeats, which is tried
 //! first: one table, one look for each probe row, output at once. If a key does repeat, the long
 //! way lists the build rows of each key side by side, counts, and then finds every output row by
 //! itself, so that a key with a million partners is spread over as many threads.
 //!
-//! The host waits once, for the number of output rows; a second time if build keys repeat, because
-//! that is learnt at the same moment. The order of the output rows is not specified, and differs
-//! from run to run.
+//! The host waits once, for the number of output rows; a second time if build keys repeat and the
+//! tables are not small, because that is learnt at the same moment. The order of the output rows is
+//! not specified, and differs from run to run.
 
 mod kernels;
 mod long;
 mod short;
+mod small;
 mod split;
 
 use kernels::{control, kind};
@@ -22,7 +24,7 @@ use xlog_cuda::{
 use xlog_driver::DeviceKind;
 
 use super::hash::{
-    Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, Table, Tuning, prepare,
+    Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, SideKeys, Table, Tuning, prepare,
 };
 use crate::Engine;
 
@@ -93,7 +95,8 @@ pub struct JoinedPayloads {
 /// Joins `build` and `probe` by their keys; nulls match nothing, not even each other. A right join
 /// is a left join with the sides exchanged. The smaller side is the better one to build from.
 ///
-/// Waits for the device once, to learn the number of rows; twice if keys of `build` repeat.
+/// Waits for the device once, to learn the number of rows; twice if keys of `build` repeat and
+/// there are more than 2,048 build rows or 4,096 probe rows.
 pub fn join(
     engine: &Engine,
     stream: StreamId,
@@ -160,7 +163,7 @@ pub fn inner_join_payloads_tuned(
     side(probe, "the probe side")?;
     let plan = Plan { engine, stream, kind: JoinKind::Inner, absent, tuning, emit_keys: true };
     let [build, probe] = [build, probe].map(|[keys, payload]| Prepared {
-        keys: super::hash::SideKeys::Words(Memory::Lent(keys)),
+        keys: SideKeys::Words(Memory::Lent(keys)),
         valid: None,
         values: Some(Memory::Lent(payload)),
         used: None,
@@ -193,6 +196,17 @@ struct Output {
     probe: TrackedCudaSlice<u32>,
 }
 
+/// What the probe rows meet, before it is written out pair by pair.
+struct Matches {
+    /// What stands for the build rows, those of one key side by side.
+    list: TrackedCudaSlice<u32>,
+    /// For each probe row with output, where that starts; which part of the list the row meets;
+    /// which row it is.
+    starts: TrackedCudaSlice<u64>,
+    ranges: TrackedCudaSlice<u64>,
+    positions: TrackedCudaSlice<u32>,
+}
+
 /// From how many build rows on both sides are split on a GPU. At 10 million different keys that
 /// takes a little longer (1.36 ms) than looking them up all over memory (1.19 ms, on an H200); but
 /// with one key a million times on the build side it takes half as long (2.5 ms and 4.8 ms).
@@ -203,6 +217,8 @@ impl Plan<'_> {
         let mut sides = Sides { nulls: None, build, probe };
         if self.splits(&sides) {
             sides = self.split_sides(sides)?;
+        } else if self.is_small(&sides) {
+            return self.small(&sides);
         }
         let control = self.zeroed(control::WORDS)?;
         let table = Table::new(self.engine, self.stream, Table::slots_for(sides.build.rows))?;
@@ -218,7 +234,6 @@ impl Plan<'_> {
     /// Whether both sides are split first. Keys with a third half are not, nor are full joins,
     /// which need the build rows in their own order.
     fn splits(&self, sides: &Sides<'_>) -> bool {
-        use super::hash::SideKeys;
         let from = self.tuning.split_from.unwrap_or_else(|| {
             match self.engine.runtime().device().info().kind {
                 DeviceKind::Cuda => SPLIT_FROM,
@@ -242,6 +257,53 @@ impl Plan<'_> {
         let mut slice = self.alloc::<T>(len as u64)?;
         slice.fill_bytes(0, self.stream)?;
         Ok(slice)
+    }
+
+    /// Memory for `count` rows of both sides.
+    fn output(&self, count: u64) -> ResourceResult<Output> {
+        Ok(Output {
+            count,
+            keys: self.emit_keys.then(|| self.alloc(count)).transpose()?,
+            build: Some(self.alloc(count)?),
+            probe: self.alloc(count)?,
+        })
+    }
+
+    /// Every pair of what was found, of which there are `pairs`.
+    fn expand(
+        &self,
+        sides: &Sides<'_>,
+        found: &Matches,
+        control: &TrackedCudaSlice<u64>,
+        pairs: u64,
+        output: &Output,
+    ) -> ResourceResult<()> {
+        if pairs == 0 {
+            return Ok(());
+        }
+        let (probe, none) = (&sides.probe, &self.absent.words);
+        let (values, has_values) = self.absent.or(probe.values.as_ref());
+        let keys = match &probe.keys {
+            SideKeys::Words(keys) if self.emit_keys => Some(keys),
+            _ => None,
+        };
+        let (keys, has_keys) = self.absent.or(keys);
+        self.engine
+            .launch(&kernels::EXPAND, self.stream)?
+            .input(&found.starts)
+            .input(&found.ranges)
+            .input(&found.positions)
+            .input(&found.list)
+            .input(&values)
+            .value(has_values)
+            .input(control)
+            .input(&keys)
+            .value(has_keys)
+            .output(output.keys.as_ref().unwrap_or(none))
+            .output(output.build.as_ref().unwrap_or(none))
+            .output(&output.probe)
+            .value(pairs)
+            .launch(super::hash::dims(self.engine, pairs, super::hash::TILE))
     }
 
     /// Appends the rows without a bit to the output, which `control` counts.

@@ -49,7 +49,7 @@ fn groups_touch_what_they_declare() {
                 for width in [1, 2, 4] {
                     let columns: Vec<_> =
                         (0..width).map(|_| column(random, rows, keys, nulls)).collect();
-                    let small = Tuning { first_slots: 64, ..Tuning::default() };
+                    let small = Tuning { first_slots: 64, one_block: false, ..Tuning::default() };
                     group::check(engine, random, &columns);
                     group::check_tuned(engine, random, &columns, small);
                 }

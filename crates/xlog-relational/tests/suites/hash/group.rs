@@ -34,6 +34,7 @@ fn rows_by_key(keys: &[Column]) -> HashMap<Key, Vec<usize>> {
 
 pub fn check(engine: &Engine, random: &mut Random, keys: &[Column]) {
     check_tuned(engine, random, keys, Tuning::default());
+    check_tuned(engine, random, keys, Tuning { one_block: false, ..Tuning::default() });
 }
 
 /// Every integer aggregate of random values, with and without nulls.
@@ -118,6 +119,15 @@ fn every_size_and_number_of_groups(engine: &Engine) {
         let column = words(random, rows, keys);
         check(engine, random, &[column]);
     }
+    // Around the most rows that one block takes, and where each thread takes one more.
+    for rows in [511, 512, 513, 1025, 3585, 4095, 4096, 4097] {
+        let column = words(random, rows, rows / 3);
+        check(engine, random, &[column]);
+        let column = words(random, rows, 1 << 30).with_nulls(random, 5);
+        check(engine, random, &[column]);
+        let longs = (0..rows).map(|_| random.below(rows) << 31 | 1).collect::<Vec<_>>();
+        check(engine, random, &[Column::longs(longs)]);
+    }
     // Around the most groups that fit shared memory.
     for keys in [1000, 1024, 1025, 1100, 40_000] {
         let column = Column::words((0..60_000).map(|at| at % keys));
@@ -175,11 +185,15 @@ fn several_and_null_keys(engine: &Engine) {
 fn keys_that_all_collide(engine: &Engine) {
     let random = &mut Random::new();
     for hash_mask in [0, 1 << 31] {
-        let tuning = Tuning { hash_mask, ..Tuning::default() };
-        let column = words(random, 1000, 300);
-        check_tuned(engine, random, &[column], tuning);
-        let pair = [words(random, 1000, 20).with_nulls(random, 4), words(random, 1000, 20)];
-        check_tuned(engine, random, &pair, tuning);
+        for one_block in [false, true] {
+            let tuning = Tuning { hash_mask, one_block, ..Tuning::default() };
+            let column = words(random, 1000, 300);
+            check_tuned(engine, random, from_ref(&column), tuning);
+            let nullable = column.with_nulls(random, 4);
+            check_tuned(engine, random, &[nullable], tuning);
+            let pair = [words(random, 1000, 20).with_nulls(random, 4), words(random, 1000, 20)];
+            check_tuned(engine, random, &pair, tuning);
+        }
     }
 }
 

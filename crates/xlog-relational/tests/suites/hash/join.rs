@@ -26,6 +26,8 @@ pub const CASES: &[Case] = &[
     ("join::long_keys", long_keys),
     ("join::keys_that_all_collide", keys_that_all_collide),
     ("join::payloads", payloads),
+    ("join::sizes_around_what_one_block_takes", sizes_around_what_one_block_takes),
+    ("join::every_row_meets_every_row", every_row_meets_every_row),
     ("join::a_million_rows", a_million_rows),
     ("join::bad_input_is_refused", bad_input_is_refused),
 ];
@@ -71,11 +73,20 @@ fn expected(kind: JoinKind, build: &[Column], probe: &[Column]) -> Vec<(u32, u32
     pairs
 }
 
-/// Every kind of join of these columns, unsplit and split, yields what a map finds.
+/// Every kind of join of these columns, by one block if they are small, by many, and split, yields
+/// what a map finds.
 pub fn check(engine: &Engine, build: &[Column], probe: &[Column], kinds: &[JoinKind]) {
-    check_tuned(engine, build, probe, kinds, Tuning::default());
-    check_tuned(engine, build, probe, kinds, Tuning { split_from: Some(0), ..Tuning::default() });
+    for tuning in WAYS {
+        check_tuned(engine, build, probe, kinds, tuning);
+    }
 }
+
+/// As it suits; as large tables are joined; split.
+const WAYS: [Tuning; 3] = [
+    Tuning::DEFAULT,
+    Tuning { one_block: false, ..Tuning::DEFAULT },
+    Tuning { split_from: Some(0), ..Tuning::DEFAULT },
+];
 
 pub fn check_tuned(
     engine: &Engine,
@@ -268,8 +279,8 @@ fn long_keys(engine: &Engine) {
 fn keys_that_all_collide(engine: &Engine) {
     let random = &mut Random::new();
     for hash_mask in [0, 1 << 31, 3] {
-        for split_from in [None, Some(0)] {
-            let tuning = Tuning { hash_mask, split_from, ..Tuning::default() };
+        for way in WAYS {
+            let tuning = Tuning { hash_mask, ..way };
             for nulls in [false, true] {
                 for shape in [&[false][..], &[true], &[false, false], &[true, false, false]] {
                     let build = columns(random, shape, 300, 400, nulls);
@@ -283,7 +294,7 @@ fn keys_that_all_collide(engine: &Engine) {
 
 fn payloads(engine: &Engine) {
     let random = &mut Random::new();
-    for split_from in [None, Some(0)] {
+    for tuning in WAYS {
         for (rows, keys) in [(1, 1), (1000, 100_000), (5000, 2000), (70_000, u64::MAX)] {
             let mut side = || -> Vec<(u32, u32)> {
                 let key = |random: &mut Random, at: u64| match keys {
@@ -313,7 +324,6 @@ fn payloads(engine: &Engine) {
                 [keys, loads]
             });
             let views = stored.each_ref().map(|side| side.each_ref().map(|s| s.as_view()));
-            let tuning = Tuning { split_from, ..Tuning::default() };
             let stream = StreamId::DEFAULT;
             let got =
                 inner_join_payloads_tuned(engine, stream, views[0], views[1], tuning).unwrap();
@@ -323,9 +333,36 @@ fn payloads(engine: &Engine) {
                 .map(|row| (columns[0][row], columns[1][row], columns[2][row]))
                 .collect();
             got.sort_unstable();
-            assert!(got == expected, "{rows} rows, {keys} keys, {split_from:?}");
+            assert!(got == expected, "{rows} rows, {keys} keys, {tuning:?}");
         }
     }
+}
+
+fn sizes_around_what_one_block_takes(engine: &Engine) {
+    let random = &mut Random::new();
+    let shapes: [&[bool]; 4] = [&[false], &[true], &[false, false], &[true, false, false]];
+    for rows in [[2047, 4096], [2048, 4095], [2048, 4096], [2049, 4096], [2048, 4097], [1, 4096]] {
+        // Keys that mostly differ, that mostly repeat, and that are few.
+        for (shape, values) in shapes.into_iter().zip([1 << 14, 500, 9, 40]) {
+            for nulls in [false, true] {
+                let [build, probe] = rows.map(|rows| columns(random, shape, rows, values, nulls));
+                check_tuned(engine, &build, &probe, &KINDS, Tuning::default());
+            }
+        }
+    }
+    // Where a thread takes one row more.
+    for rows in [511, 512, 513, 1023, 1024, 1025, 1536, 1537] {
+        let [build, probe] =
+            [rows, rows + 1].map(|rows| columns(random, &[false], rows, 300, true));
+        check_tuned(engine, &build, &probe, &KINDS, Tuning::default());
+    }
+}
+
+fn every_row_meets_every_row(engine: &Engine) {
+    let same = |rows: usize| Column::words(vec![u32::MAX; rows]);
+    check(engine, &[same(2048)], &[same(3)], &KINDS);
+    check(engine, &[same(3)], &[same(4096)], &KINDS);
+    check_tuned(engine, &[same(2048)], &[same(4096)], &[JoinKind::Inner], Tuning::default());
 }
 
 fn a_million_rows(engine: &Engine) {

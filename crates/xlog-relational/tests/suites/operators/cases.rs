@@ -5,7 +5,11 @@ use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
     Aggregate, AggregateFunction, DataType, Engine, Field, JoinKind, RelationalResult, Scalar,
     Table,
-    ops::{distinct, except, group_by, hash_join, intersect, union},
+    ops::{
+        distinct, except, except_tuned, group_by, hash_join, hash_join_tuned, intersect,
+        intersect_tuned, union,
+    },
+    primitives::Tuning,
     reference::{self, HostColumn, Relation},
 };
 
@@ -69,7 +73,65 @@ fn single_of(relation: &Relation) -> RelationalResult<Relation> {
     Relation::new(vec![relation.column("id")?.clone()])
 }
 
-const OTHERS: [Case; 13] = [
+/// What is done with tables that are too large for one block.
+const LARGE: Tuning = Tuning { one_block: false, ..Tuning::DEFAULT };
+
+const LARGE_CASES: [Case; 8] = [
+    Case {
+        name: "inner join as of large tables",
+        run: |left, right, stream| {
+            hash_join_tuned(&single(left)?, &single(right)?, ID, JoinKind::Inner, LARGE, stream)
+        },
+        expected: |left, right| {
+            reference::join(&single_of(left)?, &single_of(right)?, ID, JoinKind::Inner)
+        },
+    },
+    Case {
+        name: "left join as of large tables",
+        run: |left, right, stream| {
+            hash_join_tuned(left, right, MANY, JoinKind::Left, LARGE, stream)
+        },
+        expected: |left, right| reference::join(left, right, MANY, JoinKind::Left),
+    },
+    Case {
+        name: "full join as of large tables",
+        run: |left, right, stream| hash_join_tuned(left, right, ID, JoinKind::Full, LARGE, stream),
+        expected: |left, right| reference::join(left, right, ID, JoinKind::Full),
+    },
+    Case {
+        name: "semi join as of large tables",
+        run: |left, right, stream| {
+            hash_join_tuned(left, right, WIDE, JoinKind::Semi, LARGE, stream)
+        },
+        expected: |left, right| reference::join(left, right, WIDE, JoinKind::Semi),
+    },
+    Case {
+        name: "anti join as of large tables",
+        run: |left, right, stream| {
+            hash_join_tuned(left, right, MANY, JoinKind::Anti, LARGE, stream)
+        },
+        expected: |left, right| reference::join(left, right, MANY, JoinKind::Anti),
+    },
+    Case {
+        name: "intersect all as of large tables",
+        run: |left, right, stream| intersect_tuned(left, right, true, LARGE, stream),
+        expected: |left, right| reference::intersect(left, right, true),
+    },
+    Case {
+        name: "except as of large tables",
+        run: |left, right, stream| except_tuned(left, right, false, LARGE, stream),
+        expected: |left, right| reference::except(left, right, false),
+    },
+    Case {
+        name: "except of one column as of large tables",
+        run: |left, right, stream| {
+            except_tuned(&single(left)?, &single(right)?, false, LARGE, stream)
+        },
+        expected: |left, right| reference::except(&single_of(left)?, &single_of(right)?, false),
+    },
+];
+
+const OTHERS: [Case; 14] = [
     Case {
         name: "inner join of words",
         run: |left, right, stream| {
@@ -135,6 +197,16 @@ const OTHERS: [Case; 13] = [
         expected: |left, right| reference::except(left, right, false),
     },
     Case {
+        name: "intersect of wide words",
+        run: |left, right, stream| {
+            intersect(&left.select(&["wide"])?, &right.select(&["wide"])?, false, stream)
+        },
+        expected: |left, right| {
+            let wide = |all: &Relation| Relation::new(vec![all.column("wide")?.clone()]);
+            reference::intersect(&wide(left)?, &wide(right)?, false)
+        },
+    },
+    Case {
         name: "except all of one column",
         run: |left, right, stream| except(&single(left)?, &single(right)?, true, stream),
         expected: |left, right| reference::except(&single_of(left)?, &single_of(right)?, true),
@@ -143,7 +215,7 @@ const OTHERS: [Case; 13] = [
 
 /// All of them.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    JOINS.iter().chain(&OTHERS)
+    JOINS.iter().chain(&OTHERS).chain(&LARGE_CASES)
 }
 
 /// A table with a column of each width and nature, whose values repeat. Values are missing if

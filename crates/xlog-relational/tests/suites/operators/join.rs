@@ -5,7 +5,10 @@ use std::collections::HashMap;
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 use xlog_relational::{
-    Column, Engine, JoinKind, RelationalError, Table, ops::hash_join, reference, strategies,
+    Column, Engine, JoinKind, RelationalError, Table,
+    ops::{hash_join, hash_join_tuned},
+    primitives::Tuning,
+    reference, strategies,
 };
 
 use super::{
@@ -41,9 +44,13 @@ fn as_reference(engine: &Engine) {
         let on: Vec<(&str, &str)> = names.iter().map(|n| (n.as_str(), n.as_str())).collect();
         let (a, b) = (upload(engine, &left, STREAM), upload(engine, &right, STREAM));
         for kind in JoinKind::ALL {
-            let got = hash_join(&a, &b, &on, kind, STREAM);
-            let expected = reference::join(&left, &right, &on, kind);
-            assert_same_rows(got, expected, STREAM, &format!("{kind} join"));
+            for one_block in [true, false] {
+                let tuning = Tuning { one_block, ..Tuning::DEFAULT };
+                let got = hash_join_tuned(&a, &b, &on, kind, tuning, STREAM);
+                let expected = reference::join(&left, &right, &on, kind);
+                let what = format!("{kind} join, in one block: {one_block}");
+                assert_same_rows(got, expected, STREAM, &what);
+            }
         }
         assert!(download(&a, STREAM).same_in_order(&left), "the left input is as it was");
         assert!(download(&b, STREAM).same_in_order(&right), "the right input is as it was");

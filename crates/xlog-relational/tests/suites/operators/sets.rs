@@ -6,13 +6,15 @@ use libtest_mimic::Trial;
 use proptest::strategy::Strategy;
 use xlog_relational::{
     Column, Engine, RelationalError, RelationalResult, Table, Values,
-    ops::{distinct, except, intersect, union},
-    reference, strategies,
+    ops::{distinct, except, except_tuned, intersect, intersect_tuned, union},
+    primitives::Tuning,
+    reference::{self, Relation},
+    strategies,
 };
 
 use super::{
     super::primitives::support::{Random, trial},
-    cases::{assert_same_rows, download, upload},
+    cases::{assert_same_rows, download, relation, upload},
     property::{STREAM, for_all},
 };
 
@@ -20,6 +22,8 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
     vec![
         trial("operators::sets::distinct_rows_are_those_of_the_reference", engine, distinct_rows),
         trial("operators::sets::set_operations_are_those_of_the_reference", engine, as_reference),
+        trial("operators::sets::sizes_around_what_one_block_takes", engine, around_one_block),
+        trial("operators::sets::one_value_and_many_are_counted", engine, one_value_and_many),
         trial("operators::sets::rows_of_many_columns_are_told_apart", engine, many_columns),
         trial("operators::sets::one_column_of_many_values_is_sorted", engine, one_column),
         trial("operators::sets::what_is_not_alike_is_refused_by_name", engine, refusals),
@@ -46,15 +50,73 @@ fn as_reference(engine: &Engine) {
         let (a, b) = (upload(engine, &left, STREAM), upload(engine, &right, STREAM));
         let same = |got, expected, what| assert_same_rows(got, expected, STREAM, what);
         same(union(&a, &b, STREAM), reference::union(&left, &right), "union");
-        for all in [false, true] {
-            let got = intersect(&a, &b, all, STREAM);
-            same(got, reference::intersect(&left, &right, all), "intersect");
-            let got = except(&a, &b, all, STREAM);
-            same(got, reference::except(&left, &right, all), "except");
+        for one_block in [true, false] {
+            both_ways(&a, &b, [&left, &right], Tuning { one_block, ..Tuning::DEFAULT });
         }
         assert!(download(&a, STREAM).same_in_order(&left), "the left input is as it was");
         assert!(download(&b, STREAM).same_in_order(&right), "the right input is as it was");
     });
+}
+
+/// Intersections and differences, of sets and of bags.
+fn both_ways(a: &Table, b: &Table, [left, right]: [&Relation; 2], tuning: Tuning) {
+    for all in [false, true] {
+        let what = format!("{} and {} rows, all: {all}, {tuning:?}", a.rows(), b.rows());
+        let got = intersect_tuned(a, b, all, tuning, STREAM);
+        let expected = reference::intersect(left, right, all);
+        assert_same_rows(got, expected, STREAM, &format!("intersect of {what}"));
+        let got = except_tuned(a, b, all, tuning, STREAM);
+        let expected = reference::except(left, right, all);
+        assert_same_rows(got, expected, STREAM, &format!("except of {what}"));
+    }
+}
+
+/// Columns of both widths and of bytes, alone and together.
+const SHAPES: [&[&str]; 6] =
+    [&["id"], &["wide"], &["flag"], &["real"], &["name", "id"], &["wide", "real", "name"]];
+
+fn around_one_block(engine: &Engine) {
+    let sizes =
+        [(2048, 2047), (2048, 2048), (1, 4095), (4096, 0), (0, 4096), (2049, 2048), (300, 213)];
+    for (seed, (above, below)) in sizes.into_iter().enumerate() {
+        for nulls in [false, true] {
+            let relations =
+                [relation(above, seed as u64, nulls), relation(below, 99 + seed as u64, nulls)];
+            for names in SHAPES {
+                let [left, right] = relations.each_ref().map(|all| {
+                    let columns = names.iter().map(|name| all.column(name).expect("it").clone());
+                    Relation::new(columns.collect()).expect("a relation")
+                });
+                let (a, b) = (upload(engine, &left, STREAM), upload(engine, &right, STREAM));
+                both_ways(&a, &b, [&left, &right], Tuning::DEFAULT);
+                if above + below < 1000 {
+                    both_ways(&a, &b, [&left, &right], Tuning { hash_mask: 0, ..Tuning::DEFAULT });
+                }
+            }
+        }
+    }
+}
+
+/// Rows that are all alike, and rows that are all different.
+fn one_value_and_many(engine: &Engine) {
+    let table = |values: Vec<u64>| {
+        let column = Column::from_slice(engine, &values, STREAM).expect("a column");
+        Table::new(engine, [("value", column)]).expect("a table")
+    };
+    let (many, few) = (table(vec![7; 3000]), table(vec![7; 1000]));
+    let counted = |got: RelationalResult<Table>, rows: u64| {
+        assert_eq!(got.expect("a table").rows(), rows);
+    };
+    counted(intersect(&many, &few, true, STREAM), 1000);
+    counted(intersect(&many, &few, false, STREAM), 1);
+    counted(except(&many, &few, true, STREAM), 2000);
+    counted(except(&many, &few, false, STREAM), 0);
+    counted(except(&few, &many, true, STREAM), 0);
+    let (low, high) = (table((0..2048).collect()), table((1024..3072).collect()));
+    for all in [false, true] {
+        counted(intersect(&low, &high, all, STREAM), 1024);
+        counted(except(&low, &high, all, STREAM), 1024);
+    }
 }
 
 fn many_columns(engine: &Engine) {

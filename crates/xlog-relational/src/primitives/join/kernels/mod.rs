@@ -1,13 +1,15 @@
-//! The kernels of `hash_join.cu`.
+//! The kernels of `hash_join.cu` and `small_join.cu`.
 
 mod long;
 mod short;
+mod small;
 mod split;
 
 pub(super) use {
     long::{COMPACT, EXPAND, MATCH_U32, MATCH_U64, OFFSETS, PLACE, RANK, SCAN},
     rest::{APPEND, COUNT_UNSET, MARK},
     short::{BUILD_U32, BUILD_U64, PROBE_U32, PROBE_U64},
+    small::{SMALL_U32, SMALL_U64},
     split::{HISTOGRAM_U32, HISTOGRAM_U64, SCATTER_U32, SCATTER_U64},
 };
 

@@ -1,0 +1,112 @@
+//! Small tables: one launch finds what every probe row meets, whatever the keys.
+
+use xlog_cuda::{
+    device_runtime::{ResourceError, ResourceResult},
+    memory::TrackedCudaSlice,
+};
+
+use super::{JoinKind, Matches, Output, Plan, Sides, control, kernels};
+use crate::primitives::hash::{ONE_BLOCK, SideKeys};
+
+/// The most build rows: what the kernel's shared memory holds.
+pub(super) const MOST_BUILD: u64 = 2048;
+/// The most probe rows: with more, one block is what takes the time.
+pub(super) const MOST_PROBE: u64 = 4096;
+
+impl Plan<'_> {
+    /// Whether one block does all of it.
+    pub(super) fn is_small(&self, sides: &Sides<'_>) -> bool {
+        self.tuning.one_block && sides.build.rows <= MOST_BUILD && sides.probe.rows <= MOST_PROBE
+    }
+
+    /// Waits for the device once.
+    pub(super) fn small(&self, sides: &Sides<'_>) -> ResourceResult<Output> {
+        let (build, probe) = (&sides.build, &sides.probe);
+        let full = self.kind == JoinKind::Full;
+        // Build rows without a partner are listed once more, as those of one more probe row.
+        let found = Matches {
+            list: self.alloc(if full { 2 } else { 1 } * build.rows)?,
+            starts: self.alloc(probe.rows + u64::from(full))?,
+            ranges: self.alloc(probe.rows + u64::from(full))?,
+            positions: self.alloc(probe.rows + u64::from(full))?,
+        };
+        let control = self.alloc::<u64>(control::WORDS as u64)?;
+        self.find(sides, &found, &control)?;
+        let words = control.start_download(self.stream)?.wait()?;
+        let count = words[control::OUTPUT];
+        if !self.kind.has_build() {
+            // One output row for each probe row that has any.
+            return Ok(Output { count, keys: None, build: None, probe: found.positions });
+        }
+        let output = self.output(count)?;
+        self.expand(sides, &found, &control, count, &output)?;
+        Ok(output)
+    }
+
+    fn find(
+        &self,
+        sides: &Sides<'_>,
+        found: &Matches,
+        control: &TrackedCudaSlice<u64>,
+    ) -> ResourceResult<()> {
+        let (engine, stream) = (self.engine, self.stream);
+        let (build, probe) = (&sides.build, &sides.probe);
+        let (build_valid, has_build_valid) = self.absent.or(build.valid.as_ref());
+        let (probe_valid, has_probe_valid) = self.absent.or(probe.valid.as_ref());
+        let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
+        match (&build.keys, &probe.keys) {
+            (SideKeys::Words(build_keys), SideKeys::Words(probe_keys)) => {
+                let (values, has_values) = self.absent.or(build.values.as_ref());
+                engine
+                    .launch(&kernels::SMALL_U32, stream)?
+                    .input(&build_keys.view())
+                    .input(&values)
+                    .value(has_values)
+                    .input(&build_valid)
+                    .value(has_build_valid)
+                    .input(&probe_keys.view())
+                    .input(&probe_valid)
+                    .value(has_probe_valid)
+                    .value(mask)
+                    .value(kind)
+                    .output(&found.list)
+                    .output(&found.starts)
+                    .output(&found.ranges)
+                    .output(&found.positions)
+                    .output(control)
+                    .value(build.rows)
+                    .value(probe.rows)
+                    .launch(ONE_BLOCK)
+            }
+            (
+                SideKeys::Longs { keys: build_keys, extra: build_extra },
+                SideKeys::Longs { keys: probe_keys, extra: probe_extra },
+            ) => {
+                let (build_extra, has_extra) = self.absent.or(build_extra.as_ref());
+                let (probe_extra, _) = self.absent.or(probe_extra.as_ref());
+                engine
+                    .launch(&kernels::SMALL_U64, stream)?
+                    .input(&build_keys.view())
+                    .input(&build_extra)
+                    .input(&build_valid)
+                    .value(has_build_valid)
+                    .input(&probe_keys.view())
+                    .input(&probe_extra)
+                    .input(&probe_valid)
+                    .value(has_probe_valid)
+                    .value(has_extra)
+                    .value(mask)
+                    .value(kind)
+                    .output(&found.list)
+                    .output(&found.starts)
+                    .output(&found.ranges)
+                    .output(&found.positions)
+                    .output(control)
+                    .value(build.rows)
+                    .value(probe.rows)
+                    .launch(ONE_BLOCK)
+            }
+            _ => Err(ResourceError::from("both sides of a join have keys of one size")),
+        }
+    }
+}
