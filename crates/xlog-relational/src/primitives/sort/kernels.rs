@@ -58,8 +58,8 @@ pub struct SweepKernels {
     pub(super) threads: u32,
 }
 
-// A sweep only writes what it moves. By more bits than a digit has, which only the host is asked for,
-// it reads there what it wrote before: hence `in_out`.
+// A sweep only writes what it moves. By more bits than a digit has, which only the host is asked
+// for, it reads there what it wrote before: hence `in_out`.
 macro_rules! sweep_keys {
     ($module:ident, $name:expr, $key:expr, $body:ty $(, $order:literal)*) => {
         KernelDefinition {
