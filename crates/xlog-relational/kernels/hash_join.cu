@@ -783,13 +783,12 @@ extern "C" __global__ void __launch_bounds__(256)
 extern "C" __global__ void __launch_bounds__(256)
     xlog_join_expand(const u64* __restrict__ starts, const u64* __restrict__ ranges,
                      const u32* __restrict__ positions, const u32* __restrict__ list,
-                     const u32* __restrict__ values, u32 has_values, const u64* control,
+                     const u32* __restrict__ values, u32 has_values, u64 rows,
                      const u32* __restrict__ keys, u32 has_keys, u32* __restrict__ out_keys,
                      u32* __restrict__ out_build, u32* __restrict__ out_probe, u64 outputs) {
     __shared__ u32 own[kTile + 1];
     __shared__ u64 first_row;
     __shared__ u64 last_row;
-    const u64 rows = control[kMatches];
     for (u64 tile = blockIdx.x; tile * kTile < outputs; tile += gridDim.x) {
         const u64 begin = tile * kTile;
         const u64 end = begin + kTile < outputs ? begin + kTile : outputs;

@@ -171,6 +171,25 @@ impl<M: MemoryPolicy> KernelCall<'_, M> {
         Ok(Output(self.cells(index, len)?))
     }
 
+    /// `len` values of any type in memory that parameter `index` lends the kernel for what it keeps
+    /// between its steps, from value `first` of that memory on.
+    pub fn room<T: Pod>(
+        &self,
+        index: usize,
+        first: usize,
+        len: usize,
+    ) -> Result<ReadWrite<'_, T, M>, KernelFault> {
+        let Some(parameter) = self.definition.parameters.get(index) else {
+            return Err(self.fault(index, "is not declared"));
+        };
+        if parameter.kind != ParameterKind::InOut {
+            return Err(self.fault(index, "is used in a way its declaration does not name"));
+        }
+        let skipped = (first * parameter.scalar.size()) as u64;
+        let cells = || self.cells_behind(index, skipped, len);
+        Ok((Input(cells()?), Output(cells()?)))
+    }
+
     fn check<T>(&self, index: usize, kinds: &[ParameterKind]) -> Result<(), KernelFault> {
         let Some(parameter) = self.definition.parameters.get(index) else {
             return Err(self.fault(index, "is not declared"));
@@ -185,11 +204,21 @@ impl<M: MemoryPolicy> KernelCall<'_, M> {
     }
 
     fn cells<T: Pod>(&self, index: usize, len: usize) -> Result<Cells<'_, T, M>, KernelFault> {
+        self.cells_behind(index, 0, len)
+    }
+
+    fn cells_behind<T: Pod>(
+        &self,
+        index: usize,
+        skipped: u64,
+        len: usize,
+    ) -> Result<Cells<'_, T, M>, KernelFault> {
         let address: u64 =
             self.arguments.value(index).ok_or_else(|| self.fault(index, "has no argument"))?;
         if len > 0 && address == 0 {
             return Err(self.fault(index, "is a null pointer"));
         }
+        let address = address + skipped;
         if !address.is_multiple_of(align_of::<T>() as u64) {
             return Err(self.fault(index, "is misaligned"));
         }
@@ -322,6 +351,9 @@ impl<T: Pod, M: MemoryPolicy> Input<'_, T, M> {
         }
     }
 }
+
+/// Memory a kernel reads and writes.
+pub type ReadWrite<'c, T, M> = (Input<'c, T, M>, Output<'c, T, M>);
 
 /// Values moved at a time by the bulk forms: small enough to stay in the cache.
 const PIECE: usize = 2048;

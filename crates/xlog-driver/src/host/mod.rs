@@ -26,6 +26,7 @@ pub use compress::{BitRange, Markable, compress, mark};
 pub use driver::HostDriver;
 pub use kernel::{
     Direct, HostKernel, Input, KernelBody, KernelCall, KernelFault, MemoryPolicy, Observed, Output,
+    ReadWrite,
 };
 pub use simulated::{SimulatedDriver, Streams, Touched};
 

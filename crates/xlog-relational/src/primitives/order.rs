@@ -7,7 +7,7 @@
 
 use std::{
     fmt::Debug,
-    ops::{BitAnd, BitXor, Not},
+    ops::{BitAnd, BitOr, BitXor, Not},
 };
 
 use xlog_cuda::launch::DeviceElement;
@@ -22,6 +22,7 @@ pub trait Bits:
     + Default
     + BitXor<Output = Self>
     + BitAnd<Output = Self>
+    + BitOr<Output = Self>
     + Not<Output = Self>
     + sealed::Sealed
 {
@@ -50,6 +51,9 @@ pub trait Bits:
     /// The bits from `first` to `end`, where they stand; the others zero.
     #[doc(hidden)]
     fn between(self, first: u32, end: u32) -> Self;
+    /// The number of the highest bit that is set, if one is.
+    #[doc(hidden)]
+    fn highest(self) -> Option<u32>;
 }
 
 /// A value whose order is an order of bits.
@@ -111,6 +115,9 @@ macro_rules! bits {
                 }
                 let above = <$bits>::BITS - end;
                 ((self << above) >> (above + first)) << first
+            }
+            fn highest(self) -> Option<u32> {
+                self.checked_ilog2()
             }
         }
         impl Ordered for $bits {

@@ -19,7 +19,7 @@ use super::{
         Absent, FirstRows, Keys, ONE_BLOCK, Purpose, SideKeys, SmallKey, Tuning, length, long_keys,
         prepare, word_keys,
     },
-    pending::Pending,
+    pending::{Pending, PendingCount},
     rows::{checked_rows, room},
 };
 use crate::Engine;
@@ -76,8 +76,7 @@ pub(crate) fn keep_rows(
     let mask = tuning.hash_mask;
     let sides = prepare(engine, stream, [left, right], Purpose::Group, &absent, mask)?;
     let out = engine.alloc::<u32>(room(left.rows as usize), stream, "rows kept")?;
-    let count = engine.alloc::<u64>(1, stream, "rows kept")?;
-    match [&sides[0].keys, &sides[1].keys] {
+    let count = match [&sides[0].keys, &sides[1].keys] {
         [SideKeys::Words(a), SideKeys::Words(b)] => engine
             .launch(&SMALL_U32, stream)?
             .input(&a.view())
@@ -86,10 +85,10 @@ pub(crate) fn keep_rows(
             .value(keep as u32)
             .value(0u32)
             .output(&out)
-            .output(&count)
+            .report::<u64>(1)
             .value(left.rows)
             .value(right.rows)
-            .launch(ONE_BLOCK)?,
+            .launch_reporting(ONE_BLOCK)?,
         [
             SideKeys::Longs { keys: a, extra: a_extra },
             SideKeys::Longs { keys: b, extra: b_extra },
@@ -106,14 +105,14 @@ pub(crate) fn keep_rows(
                 .value(mask)
                 .value(keep as u32)
                 .output(&out)
-                .output(&count)
+                .report::<u64>(1)
                 .value(left.rows)
                 .value(right.rows)
-                .launch(ONE_BLOCK)?;
+                .launch_reporting(ONE_BLOCK)?
         }
         _ => return Err(ResourceError::from("both tables have keys of one size")),
-    }
-    Ok(Pending::new(out, count, stream))
+    };
+    Ok(Pending::new(out, PendingCount::reported(count)))
 }
 
 /// Words of one width that are kept as they are.
@@ -143,15 +142,15 @@ pub(crate) fn keep_words<W: SetWord>(
     let most = checked_rows(left_rows, left.len(), "the left table")?;
     checked_rows(right_rows, right.len(), "the right table")?;
     let out = engine.alloc::<W>(room(most), stream, "rows kept")?;
-    let count = engine.alloc::<u64>(1, stream, "rows kept")?;
     let (kernel, is_told) = W::KERNEL;
     let mut launch = engine.launch(kernel, stream)?;
     launch.input(left).input(right).value(tuning.hash_mask).value(keep as u32);
     if is_told {
         launch.value(1u32);
     }
-    launch.output(&out).output(&count).value(left_rows).value(right_rows).launch(ONE_BLOCK)?;
-    Ok(Pending::new(out, count, stream))
+    launch.output(&out).report::<u64>(1).value(left_rows).value(right_rows);
+    let count = launch.launch_reporting(ONE_BLOCK)?;
+    Ok(Pending::new(out, PendingCount::reported(count)))
 }
 
 /// The rows that are kept by 32-bit keys, as numbers or as words.

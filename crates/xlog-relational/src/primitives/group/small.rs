@@ -34,7 +34,6 @@ pub(super) fn number(
     let slots = engine.alloc::<u32>(len, stream, "group slots")?;
     let numbers = engine.alloc::<u32>(len, stream, "group numbers")?;
     let rows = engine.alloc::<u32>(len, stream, "group rows")?;
-    let state = engine.alloc::<u32>(2, stream, "group count")?;
     let mut launch;
     match &side.keys {
         SideKeys::Words(keys) => {
@@ -52,10 +51,9 @@ pub(super) fn number(
         .output(&slots)
         .output(&numbers)
         .output(&rows)
-        .output(&state)
-        .value(side.rows)
-        .launch(ONE_BLOCK)?;
-    let count = u64::from(state.start_download(stream)?.wait()?[0]);
+        .report::<u32>(2)
+        .value(side.rows);
+    let count = u64::from(launch.launch_reporting::<u32>(ONE_BLOCK)?.wait()?[0]);
     Ok(Numbered { slots, numbers, rows, count })
 }
 

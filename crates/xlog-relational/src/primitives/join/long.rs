@@ -67,7 +67,7 @@ impl Plan<'_> {
         let words = control.start_download(stream)?.wait()?;
         let pairs = words[control::OUTPUT];
         let output = self.output(pairs + words[control::APPENDED])?;
-        self.expand(sides, &found, &control, pairs, &output)?;
+        self.expand(sides, &found, (words[control::MATCHES], pairs), &output)?;
         if let Some((bits, rows)) = nulls {
             self.append(&bits, false, false, &control, &output, rows)?;
         }

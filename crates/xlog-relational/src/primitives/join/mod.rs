@@ -274,8 +274,7 @@ impl Plan<'_> {
         &self,
         sides: &Sides<'_>,
         found: &Matches,
-        control: &TrackedCudaSlice<u64>,
-        pairs: u64,
+        (rows, pairs): (u64, u64),
         output: &Output,
     ) -> ResourceResult<()> {
         if pairs == 0 {
@@ -296,7 +295,7 @@ impl Plan<'_> {
             .input(&found.list)
             .input(&values)
             .value(has_values)
-            .input(control)
+            .value(rows)
             .input(&keys)
             .value(has_keys)
             .output(output.keys.as_ref().unwrap_or(none))

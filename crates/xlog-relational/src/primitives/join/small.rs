@@ -2,7 +2,7 @@
 
 use xlog_cuda::{
     device_runtime::{ResourceError, ResourceResult},
-    memory::TrackedCudaSlice,
+    memory::Download,
 };
 
 use super::{JoinKind, Matches, Output, Plan, Sides, control, kernels};
@@ -30,25 +30,18 @@ impl Plan<'_> {
             ranges: self.alloc(probe.rows + u64::from(full))?,
             positions: self.alloc(probe.rows + u64::from(full))?,
         };
-        let control = self.alloc::<u64>(control::WORDS as u64)?;
-        self.find(sides, &found, &control)?;
-        let words = control.start_download(self.stream)?.wait()?;
+        let words = self.find(sides, &found)?.wait()?;
         let count = words[control::OUTPUT];
         if !self.kind.has_build() {
             // One output row for each probe row that has any.
             return Ok(Output { count, keys: None, build: None, probe: found.positions });
         }
         let output = self.output(count)?;
-        self.expand(sides, &found, &control, count, &output)?;
+        self.expand(sides, &found, (words[control::MATCHES], count), &output)?;
         Ok(output)
     }
 
-    fn find(
-        &self,
-        sides: &Sides<'_>,
-        found: &Matches,
-        control: &TrackedCudaSlice<u64>,
-    ) -> ResourceResult<()> {
+    fn find(&self, sides: &Sides<'_>, found: &Matches) -> ResourceResult<Download<u64>> {
         let (engine, stream) = (self.engine, self.stream);
         let (build, probe) = (&sides.build, &sides.probe);
         let (build_valid, has_build_valid) = self.absent.or(build.valid.as_ref());
@@ -73,10 +66,10 @@ impl Plan<'_> {
                     .output(&found.starts)
                     .output(&found.ranges)
                     .output(&found.positions)
-                    .output(control)
+                    .report::<u64>(control::WORDS)
                     .value(build.rows)
                     .value(probe.rows)
-                    .launch(ONE_BLOCK)
+                    .launch_reporting(ONE_BLOCK)
             }
             (
                 SideKeys::Longs { keys: build_keys, extra: build_extra },
@@ -101,10 +94,10 @@ impl Plan<'_> {
                     .output(&found.starts)
                     .output(&found.ranges)
                     .output(&found.positions)
-                    .output(control)
+                    .report::<u64>(control::WORDS)
                     .value(build.rows)
                     .value(probe.rows)
-                    .launch(ONE_BLOCK)
+                    .launch_reporting(ONE_BLOCK)
             }
             _ => Err(ResourceError::from("both sides of a join have keys of one size")),
         }

@@ -5,6 +5,7 @@ use std::{marker::PhantomData, ops::Range};
 use xlog_cuda::launch::DeviceElement;
 use xlog_driver::host::{Input, KernelBody, KernelCall, KernelFault, MemoryPolicy, Output};
 
+use super::whole::Whole;
 use crate::primitives::{
     host::{PIECE, for_each_piece, length},
     order::{Bits, Order},
@@ -17,27 +18,53 @@ pub(super) const DIGITS: usize = 256;
 pub(super) trait Payload: Send + Sync + 'static {
     /// Its type; any, if there is none.
     type Value: DeviceElement + Default + Send + Sync;
+    /// What takes its place beside a key in a row: nothing, if there is none.
+    type Carried: Copy + Send + Sync;
     /// Whether there is one.
     const PRESENT: bool;
+
+    /// A value beside a key.
+    fn carry(value: Self::Value) -> Self::Carried;
+    /// The value that was beside a key; any, if there is none.
+    fn carried(carried: Self::Carried) -> Self::Value;
 }
 
 impl Payload for () {
     type Value = u32;
+    type Carried = ();
     const PRESENT: bool = false;
+
+    #[inline(always)]
+    fn carry(_: u32) {}
+    #[inline(always)]
+    fn carried((): ()) -> u32 {
+        0
+    }
 }
 
-impl Payload for u32 {
-    type Value = u32;
-    const PRESENT: bool = true;
+macro_rules! payloads {
+    ($($value:ty),*) => {$(
+        impl Payload for $value {
+            type Value = $value;
+            type Carried = $value;
+            const PRESENT: bool = true;
+
+            #[inline(always)]
+            fn carry(value: $value) -> $value {
+                value
+            }
+            #[inline(always)]
+            fn carried(carried: $value) -> $value {
+                carried
+            }
+        }
+    )*};
 }
 
-impl Payload for u64 {
-    type Value = u64;
-    const PRESENT: bool = true;
-}
+payloads!(u32, u64);
 
 /// The values read and written beside the keys.
-type Values<'c, V, M> = Option<(Input<'c, V, M>, Output<'c, V, M>)>;
+type Values<'d, 'c, V, M> = Option<(&'d Input<'c, V, M>, &'d Output<'c, V, M>)>;
 
 /// `bins[sweep][digit]` += how many keys have that digit.
 pub(super) struct Histogram<B>(PhantomData<B>);
@@ -94,7 +121,7 @@ impl KernelBody for Starts {
     }
 }
 
-/// One digit of a sort.
+/// One digit of a sort; or all of them, if there are more bits than one digit has.
 pub(super) struct Sweep<B, P, const ORDERED: bool>(PhantomData<(B, P)>);
 
 impl<B: Bits, P: Payload, const ORDERED: bool> KernelBody for Sweep<B, P, ORDERED> {
@@ -102,7 +129,7 @@ impl<B: Bits, P: Payload, const ORDERED: bool> KernelBody for Sweep<B, P, ORDERE
         // Behind the keys come the values, if there are any, and then the numbers.
         let at = if P::PRESENT { 8 } else { 6 };
         let (count, rows) = (length(call.value(at)?)?, length(call.value(at + 1)?)?);
-        let (shift, bits) = (call.value(at + 2)?, call.value(at + 3)?);
+        let (shift, bits) = (call.value::<u32>(at + 2)?, call.value::<u32>(at + 3)?);
         let order = |at: usize| -> Result<Order<B>, KernelFault> {
             Ok(if ORDERED {
                 Order { magnitude: call.value(at)?, flip: call.value(at + 1)? }
@@ -110,19 +137,24 @@ impl<B: Bits, P: Payload, const ORDERED: bool> KernelBody for Sweep<B, P, ORDERE
                 Order::default()
             })
         };
+        let (first, last) = (order(at + 4)?, order(at + 6)?);
+        if bits > 8 {
+            Whole::<B, P, M>::of(call, count, shift..shift + bits, first)?.run(call);
+            return Ok(());
+        }
         let values = if P::PRESENT {
             Some((call.input::<P::Value>(6, count)?, call.output::<P::Value>(7, rows)?))
         } else {
             None
         };
         let sweep = Digit {
-            keys_in: call.input::<B>(4, count)?,
-            keys_out: call.output::<B>(5, rows)?,
-            values,
+            keys_in: &call.input::<B>(4, count)?,
+            keys_out: &call.output::<B>(5, rows)?,
+            values: values.as_ref().map(|(from, to)| (from, to)),
             shift,
             bits,
-            first: order(at + 4)?,
-            last: order(at + 6)?,
+            first,
+            last,
         };
         let mut starts = vec![0u32; DIGITS];
         call.input::<u32>(2, DIGITS)?.read_into(0, &mut starts);
@@ -142,21 +174,21 @@ impl<B: Bits, P: Payload, const ORDERED: bool> KernelBody for Sweep<B, P, ORDERE
 }
 
 /// What a sweep moves, and by which digit.
-struct Digit<'c, B, V, M> {
-    keys_in: Input<'c, B, M>,
-    keys_out: Output<'c, B, M>,
-    values: Values<'c, V, M>,
-    shift: u32,
-    bits: u32,
-    first: Order<B>,
-    last: Order<B>,
+pub(super) struct Digit<'d, 'c, B, V, M> {
+    pub(super) keys_in: &'d Input<'c, B, M>,
+    pub(super) keys_out: &'d Output<'c, B, M>,
+    pub(super) values: Values<'d, 'c, V, M>,
+    pub(super) shift: u32,
+    pub(super) bits: u32,
+    pub(super) first: Order<B>,
+    pub(super) last: Order<B>,
 }
 
-impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, B, V, M> {
+impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, '_, B, V, M> {
     /// How many keys of `range` have each digit.
-    fn count(&self, range: Range<usize>) -> Vec<u32> {
+    pub(super) fn count(&self, range: Range<usize>) -> Vec<u32> {
         let mut counts = [0u32; DIGITS];
-        for_each_piece(&self.keys_in, range, |piece| {
+        for_each_piece(self.keys_in, range, |piece| {
             for key in piece {
                 counts[self.first.apply(*key).digit(self.shift, self.bits) % DIGITS] += 1;
             }
@@ -166,7 +198,7 @@ impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, B, V
 
     /// Moves the keys of `range`, each to the next place of its digit. Straight there: 256 places
     /// that are written in turn fit a cache by themselves, and no branch has to be guessed.
-    fn scatter(&self, range: Range<usize>, places: &[u32]) {
+    pub(super) fn scatter(&self, range: Range<usize>, places: &[u32]) {
         let mut next = [0u32; DIGITS];
         next.copy_from_slice(places);
         let mut place_of = |key: B| -> usize {
@@ -174,8 +206,8 @@ impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, B, V
             *next += 1;
             *next as usize - 1
         };
-        let Some((values_in, values_out)) = &self.values else {
-            return for_each_piece(&self.keys_in, range, |piece| {
+        let Some((values_in, values_out)) = self.values else {
+            return for_each_piece(self.keys_in, range, |piece| {
                 for key in piece {
                     let key = self.first.apply(*key);
                     self.keys_out.set(place_of(key), self.last.undo(key));
@@ -184,7 +216,7 @@ impl<B: Bits, V: DeviceElement + Default + Send, M: MemoryPolicy> Digit<'_, B, V
         };
         let mut values = vec![V::default(); PIECE];
         let mut start = range.start;
-        for_each_piece(&self.keys_in, range, |piece| {
+        for_each_piece(self.keys_in, range, |piece| {
             values_in.read_into(start, &mut values[..piece.len()]);
             start += piece.len();
             for (key, value) in piece.iter().zip(&values) {

@@ -58,6 +58,8 @@ pub struct SweepKernels {
     pub(super) threads: u32,
 }
 
+// A sweep only writes what it moves. By more bits than a digit has, which only the host is asked
+// for, it reads there what it wrote before: hence `in_out`.
 macro_rules! sweep_keys {
     ($module:ident, $name:expr, $key:expr, $body:ty $(, $order:literal)*) => {
         KernelDefinition {
@@ -69,7 +71,7 @@ macro_rules! sweep_keys {
                 Parameter::input("bins", U32).elements(256),
                 Parameter::output("bins_left", U32).elements(256),
                 Parameter::input("keys_in", $key).counted_by(6),
-                Parameter::output("keys_out", $key).counted_by(7),
+                Parameter::in_out("keys_out", $key).counted_by(7),
                 Parameter::value("count", U64),
                 Parameter::value("rows", U64),
                 Parameter::value("shift", U32),
@@ -92,9 +94,9 @@ macro_rules! sweep_pairs {
                 Parameter::input("bins", U32).elements(256),
                 Parameter::output("bins_left", U32).elements(256),
                 Parameter::input("keys_in", $key).counted_by(8),
-                Parameter::output("keys_out", $key).counted_by(9),
+                Parameter::in_out("keys_out", $key).counted_by(9),
                 Parameter::input("values_in", $value).counted_by(8),
-                Parameter::output("values_out", $value).counted_by(9),
+                Parameter::in_out("values_out", $value).counted_by(9),
                 Parameter::value("count", U64),
                 Parameter::value("rows", U64),
                 Parameter::value("shift", U32),

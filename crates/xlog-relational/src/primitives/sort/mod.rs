@@ -2,10 +2,14 @@
 //!
 //! What fits a block is one launch. More is a launch that counts every digit, one that turns counts
 //! into places, and a sweep for each digit of eight bits that moves every key once; sweeps look
-//! back at earlier tiles through words that were zeroed before. Nothing waits for the device.
+//! back at earlier tiles through words that were zeroed before. The host device, whose caches are
+//! worth more than that, takes all digits in one launch. Nothing waits for the device.
 
 mod host;
 mod kernels;
+#[cfg(test)]
+mod tests;
+mod whole;
 
 use std::ops::Range;
 
@@ -13,11 +17,14 @@ use xlog_cuda::{
     LaunchDims,
     device_runtime::{ResourceError, ResourceResult, StreamId},
     launch::{DeviceElement, LaunchBuilder},
-    memory::TrackedCudaSlice,
+    memory::{SliceView, TrackedCudaSlice},
 };
 use xlog_driver::DeviceKind;
 
-use self::kernels::{KeyKernels, STARTS, SweepKernels};
+use self::{
+    kernels::{KeyKernels, STARTS, SweepKernels},
+    whole::room_words,
+};
 use super::{
     order::{Order, Ordered},
     rows::{checked_rows, room},
@@ -233,7 +240,9 @@ fn sort<K: SortKey, V: DeviceElement>(
         0 => {}
         1..=TILE => sort_tile(engine, stream, kernels, &input, &result, len, &bits, order)?,
         _ => {
-            let job = Job { engine, stream, key, kernels, len, bits, order };
+            let kind = engine.runtime().device().info().kind;
+            let steps = Steps::on(kind, kernels, bits.len());
+            let job = Job { engine, stream, key, kernels, len, bits, order, steps };
             job.run(input, &result, fresh)?;
         }
     }
@@ -279,6 +288,45 @@ struct Job<'e, K: SortKey> {
     len: usize,
     bits: Range<u32>,
     order: Order<K::Bits>,
+    steps: Steps,
+}
+
+/// What a sort launches.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Steps {
+    /// A sweep for each digit and each portion of this many rows, which look-back words can count:
+    /// they stop at 2^30. A block takes a tile of it.
+    Sweeps { portion_rows: usize, tile_rows: usize },
+    /// One for all digits.
+    AtOnce,
+}
+
+impl Steps {
+    /// What is best on a device for a sort by `bits` bits. The host takes small portions where it
+    /// sweeps, so that its tests see several of them.
+    fn on(kind: DeviceKind, kernels: &SweepKernels, bits: usize) -> Self {
+        let tile_rows = kernels.tile_rows;
+        match kind {
+            DeviceKind::Host if bits > DIGIT as usize => Self::AtOnce,
+            DeviceKind::Host => Self::Sweeps { portion_rows: 1 << 20, tile_rows: 1 << 16 },
+            DeviceKind::Cuda => {
+                Self::Sweeps { portion_rows: ((1 << 30) - 1) / tile_rows * tile_rows, tile_rows }
+            }
+        }
+    }
+}
+
+/// One launch of a sweep.
+struct Sweep<'w, B> {
+    look_back: SliceView<'w, u32>,
+    counter: SliceView<'w, u32>,
+    bins: SliceView<'w, u32>,
+    bins_left: SliceView<'w, u32>,
+    rows: Range<usize>,
+    bits: Range<u32>,
+    /// What orders the keys as they are read, and what is undone as they are written.
+    orders: (Order<B>, Order<B>),
+    blocks: u32,
 }
 
 /// Where things lie in the words that sweeps share: in this order, one behind the other.
@@ -324,9 +372,11 @@ impl<K: SortKey> Job<'_, K> {
         result: &Owned<K, V>,
         fresh: impl Fn() -> ResourceResult<Owned<K, V>>,
     ) -> ResourceResult<()> {
+        let Steps::Sweeps { portion_rows, tile_rows } = self.steps else {
+            return self.at_once(&input, result);
+        };
         // Without a bit to sort by, one sweep by no bits copies.
         let sweeps = (self.bits.len() as u32).div_ceil(DIGIT).max(1) as usize;
-        let (portion_rows, tile_rows) = self.shape();
         let portions = self.len.div_ceil(portion_rows);
         let tiles = self.len.min(portion_rows).div_ceil(tile_rows);
         let look_back = tiles * DIGITS;
@@ -351,23 +401,50 @@ impl<K: SortKey> Job<'_, K> {
                 }
                 let start = portion * portion_rows;
                 let rows = start..self.len.min(start + portion_rows);
-                self.sweep(&layout, &words, (sweep, portion), &from, to, rows, tile_rows)?;
+                let shift = self.bits.start + sweep as u32 * DIGIT;
+                // Keys lie in memory as they were before the first sweep and after the last one,
+                // and as ordered bits in between.
+                let order = |here: bool| if here { self.order } else { Order::default() };
+                let launch = Sweep {
+                    look_back: words.view(layout.look_back(sweep, portion))?,
+                    counter: words.view(layout.counter(sweep, portion))?,
+                    bins: words.view(layout.bins(sweep, portion))?,
+                    bins_left: words.view(layout.bins(sweep, portion + 1))?,
+                    blocks: rows.len().div_ceil(tile_rows) as u32,
+                    rows,
+                    bits: shift..self.bits.end.min(shift + DIGIT),
+                    orders: (order(sweep == 0), order(sweep + 1 == sweeps)),
+                };
+                self.sweep(launch, &from, to)?;
             }
             from = Rows { keys: &to.0, values: to.1.as_ref() };
         }
         Ok(())
     }
 
-    /// Rows of a portion, and of a tile in it. A sweep's look-back words count below 2^30. The host
-    /// device takes small portions, so that its tests see several of them.
-    fn shape(&self) -> (usize, usize) {
-        match self.engine.runtime().device().info().kind {
-            DeviceKind::Host => (1 << 20, 1 << 16),
-            DeviceKind::Cuda => {
-                let tile = self.kernels.tile_rows;
-                (((1 << 30) - 1) / tile * tile, tile)
-            }
-        }
+    /// Sorts by all digits in one launch.
+    #[track_caller]
+    fn at_once<V: DeviceElement>(
+        &self,
+        input: &Rows<'_, K, V>,
+        result: &Owned<K, V>,
+    ) -> ResourceResult<()> {
+        let value = if input.values.is_some() { size_of::<V>() } else { 0 };
+        let room = room_words(self.len, size_of::<K>(), value);
+        let room = self.engine.alloc::<u32>(room, self.stream, "sort's room")?;
+        // What sweeps hand on to each other: there is no other one.
+        let words = self.engine.alloc::<u32>(2 * DIGITS + 1, self.stream, "sort's places")?;
+        let launch = Sweep {
+            look_back: room.view(0..room.len())?,
+            counter: words.view(0..1)?,
+            bins: words.view(1..1 + DIGITS)?,
+            bins_left: words.view(1 + DIGITS..1 + 2 * DIGITS)?,
+            rows: 0..self.len,
+            bits: self.bits.clone(),
+            orders: (self.order, self.order),
+            blocks: 1,
+        };
+        self.sweep(launch, input, result)
     }
 
     /// Counts every digit of every key, and turns the counts into places.
@@ -400,44 +477,32 @@ impl<K: SortKey> Job<'_, K> {
             .launch(LaunchDims::linear(layout.sweeps as u32, DIGITS as u32))
     }
 
-    #[allow(clippy::too_many_arguments)] // a launch's arguments
     #[track_caller]
     fn sweep<V: DeviceElement>(
         &self,
-        layout: &Layout,
-        words: &TrackedCudaSlice<u32>,
-        (sweep, portion): (usize, usize),
+        sweep: Sweep<'_, K::Bits>,
         from: &Rows<'_, K, V>,
         to: &Owned<K, V>,
-        rows: Range<usize>,
-        tile_rows: usize,
     ) -> ResourceResult<()> {
-        // Keys lie in memory as they were before the first sweep and after the last one, and as
-        // ordered bits in between.
-        let none = Order::default();
-        let first = if sweep == 0 { self.order } else { none };
-        let last = if sweep + 1 == layout.sweeps { self.order } else { none };
+        let Sweep { rows, bits, orders: (first, last), .. } = sweep;
         let plain = first.is_none() && last.is_none();
         let kernel = if plain { &self.kernels.sweep } else { &self.kernels.sweep_ordered };
-
-        let shift = self.bits.start + sweep as u32 * DIGIT;
-        let bits = (self.bits.end - shift).min(DIGIT);
-        let blocks = rows.len().div_ceil(tile_rows) as u32;
         let mut launch = self.engine.launch(kernel, self.stream)?;
         launch
-            .in_out(&words.view(layout.look_back(sweep, portion))?)
-            .in_out(&words.view(layout.counter(sweep, portion))?)
-            .input(&words.view(layout.bins(sweep, portion))?)
-            .output(&words.view(layout.bins(sweep, portion + 1))?)
+            .in_out(&sweep.look_back)
+            .in_out(&sweep.counter)
+            .input(&sweep.bins)
+            .output(&sweep.bins_left)
             .input(&from.keys.view(rows.clone())?)
-            .output(&to.0);
+            .in_out(&to.0);
         if let (Some(from), Some(to)) = (from.values, to.1.as_ref()) {
-            launch.input(&from.view(rows.clone())?).output(to);
+            launch.input(&from.view(rows.clone())?).in_out(to);
         }
-        launch.value(rows.len() as u64).value(self.len as u64).value(shift).value(bits);
+        launch.value(rows.len() as u64).value(self.len as u64);
+        launch.value(bits.start).value(bits.len() as u32);
         if !plain {
             launch.value(first.magnitude).value(first.flip).value(last.magnitude).value(last.flip);
         }
-        launch.launch(LaunchDims::linear(blocks, self.kernels.threads))
+        launch.launch(LaunchDims::linear(sweep.blocks, self.kernels.threads))
     }
 }

@@ -121,6 +121,20 @@ fn some_bits<K: TestValue + SortKey>(engine: &Engine) {
     }
 }
 
+/// More rows than a cache holds, most of them of few values: what is taken apart by one digit is
+/// taken apart again.
+fn large_shapes<K: TestValue + SortKey>(engine: &Engine) {
+    let mut random = Random::fresh();
+    for shape in ["random", "few", "equal", "low byte", "high byte", "extremes"] {
+        let keys = values::<K>(shape, 300_000, &mut random);
+        let what = format!("many {shape} keys, seed {}", random.seed);
+        check_keys(engine, &keys, &SortBy::descending::<K>(), &what);
+        check_pairs::<K, u32>(engine, &keys, &SortBy::ascending::<K>(), &what);
+        let by = SortBy { bits: 3..8 * size_of::<K>() as u32 - 5, descending: false };
+        check_pairs::<K, u64>(engine, &keys, &by, &what);
+    }
+}
+
 fn a_large_sort(engine: &Engine) {
     let mut random = Random::fresh();
     let keys = values::<u32>("random", 10_000_019, &mut random);
@@ -161,6 +175,9 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
         };
     }
     let mut trials = of_keys!(u32, i32, f32, u64, i64, f64);
+    trials.push(trial("sort::large_shapes::u32", engine, large_shapes::<u32>));
+    trials.push(trial("sort::large_shapes::u64", engine, large_shapes::<u64>));
+    trials.push(trial("sort::large_shapes::f64", engine, large_shapes::<f64>));
     trials.push(trial("sort::a_large_sort", engine, a_large_sort));
     trials.push(trial("sort::what_does_not_fit", engine, what_does_not_fit_is_refused));
     trials

@@ -332,7 +332,7 @@ pub(in super::super) static EXPAND: KernelDefinition = KernelDefinition {
         Parameter::input("list", U32),
         Parameter::input("values", U32),
         Parameter::value("has_values", U32),
-        Parameter::input("control", U64).elements(8),
+        Parameter::value("rows", U64),
         Parameter::input("keys", U32),
         Parameter::value("has_keys", U32),
         Parameter::output("out_keys", U32),
@@ -348,7 +348,7 @@ struct Expand;
 impl KernelBody for Expand {
     fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
         let outputs = length(call.value(12)?)?;
-        let rows = length(call.input::<u64>(6, control::WORDS)?.get(control::MATCHES))?;
+        let rows = length(call.value(6)?)?;
         let (ranges, positions) = (call.input::<u64>(1, rows)?, call.input::<u32>(2, rows)?);
         let list = call.input::<u32>(3, ANY_SLOT)?;
         let values = Values::of(call, 4, ANY_SLOT)?;
