@@ -1,9 +1,7 @@
 //! The words through which the tiles of a single-pass kernel hand on their counts.
 //!
-//! Only a grid of several tiles looks at them. Those of CUB's agents are 32 for what lies before
-//! the first tile, then one for each, and a launch prepares them. Those of `compaction.cuh` are a
-//! line of memory from which tiles are handed out, then one for each, and all zero is how they
-//! start.
+//! They are CUB's: 32 for what lies before the first tile, then one for each. Only a grid of
+//! several tiles looks at them.
 
 use xlog_core::ScalarType::{U32, U64};
 use xlog_cuda::{
@@ -19,11 +17,8 @@ use xlog_driver::{
 use super::{host::length, scan};
 use crate::Engine;
 
-/// Words before those of the first tile, for CUB's agents.
+/// Words before those of the first tile.
 const BEFORE: usize = 32;
-
-/// The same, where tiles are handed out: `kFirstTile` of `compaction.cuh`.
-const BEFORE_HANDED_OUT: usize = 16;
 
 /// Bits of the counts that tiles hand on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,20 +77,6 @@ pub(crate) fn tile_words(
             .value(words.len() as u64)
             .value(tiles as u32)
             .launch(LaunchDims::linear(tiles.div_ceil(128) as u32, 128))?;
-    }
-    Ok(words)
-}
-
-/// Words for `tiles` tiles that are handed out, none of which is done.
-#[track_caller]
-pub(crate) fn handed_out_words(
-    engine: &Engine,
-    stream: StreamId,
-    tiles: usize,
-) -> ResourceResult<TrackedCudaSlice<u64>> {
-    let mut words = engine.alloc::<u64>(BEFORE_HANDED_OUT + tiles, stream, "tiles")?;
-    if tiles > 1 {
-        words.fill_bytes(0, stream)?;
     }
     Ok(words)
 }

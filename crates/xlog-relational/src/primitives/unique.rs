@@ -21,7 +21,7 @@ use super::{
     order::{Bits, Ordered},
     pending::Pending,
     rows::checked_rows,
-    select::{Blocks, Tiled, compact, compaction, row_numbers},
+    select::{Tiled, compact, compaction, row_numbers},
 };
 use crate::Engine;
 
@@ -60,7 +60,6 @@ macro_rules! heads {
                 host: HostKernel::of::<$body>(),
             },
             tile_rows: $tile_rows,
-            blocks: Blocks::OnePerTile { threads: 384 },
         }
     };
 }

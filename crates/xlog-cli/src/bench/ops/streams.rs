@@ -19,6 +19,8 @@ const THREADS: usize = 8;
 const ROWS: u64 = 100_000;
 /// Joins a thread makes in one round: more than starting it takes.
 const JOINS: usize = 10;
+/// How often a recording may be made before one can be replayed.
+const RECORDINGS: usize = 50;
 
 pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let side = |number: usize, step: u64| -> Result<Table, Failure> {
@@ -82,8 +84,16 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
     let (mut times, mut one_by_one, mut bare) = (Vec::new(), Vec::new(), Vec::new());
     together(JOINS)?;
     in_a_row()?;
-    let (tape, recorded) = lab.driver.record(|| together(JOINS));
-    recorded?;
+    let mut tape = None;
+    for _ in 0..RECORDINGS {
+        let (recorded, ran) = lab.driver.record(|| together(JOINS));
+        ran?;
+        if recorded.keeps_streams_apart() {
+            tape = Some(recorded);
+            break;
+        }
+    }
+    let tape = tape.ok_or("memory went from stream to stream in every recording; run it again")?;
     for _ in 0..if lab.quick { 3 } else { 21 } {
         times.push(together(JOINS)?);
         one_by_one.push(in_a_row()?);

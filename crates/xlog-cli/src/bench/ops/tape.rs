@@ -46,6 +46,16 @@ impl Tape {
         self.threads.iter().flatten().filter(launch).count()
     }
 
+    /// Whether no two streams cleared the same memory. Memory that was free for certain may have
+    /// gone from one to the other without a wait, and a replay would let both use it at once.
+    pub(super) fn keeps_streams_apart(&self) -> bool {
+        let mut cleared = HashMap::new();
+        self.threads.iter().flatten().all(|entry| match *entry {
+            Entry::Fill(to, _, _, stream) => *cleared.entry(to).or_insert(stream) == stream,
+            _ => true,
+        })
+    }
+
     /// Enqueues everything again, a thread for each that did before, and waits for the device.
     /// Answers how long that took.
     ///

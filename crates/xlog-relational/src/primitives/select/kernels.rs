@@ -3,7 +3,7 @@
 use xlog_core::ScalarType::{self, U32, U64};
 use xlog_driver::{KernelDefinition, KernelModule, Parameter, host::HostKernel};
 
-use super::{Blocks, Tiled, host};
+use super::{Tiled, host};
 
 static MODULE: KernelModule =
     KernelModule { name: "select", ptx: include_str!("../../../kernels/select.ptx") };
@@ -42,13 +42,12 @@ macro_rules! range {
                 host: HostKernel::of::<$body>(),
             },
             tile_rows: $tile_rows,
-            blocks: BLOCKS,
         }
     };
 }
 
 macro_rules! select_kernels {
-    ($name:ident, $value:expr, $bits:expr, $type:ty, $width:literal, $tile_rows:expr) => {
+    ($name:ident, $value:expr, $bits:expr, $type:ty, $width:literal, $tiles:expr) => {
         /// What selections of such values launch.
         pub(super) static $name: SelectKernels = SelectKernels {
             range: range!(
@@ -57,7 +56,7 @@ macro_rules! select_kernels {
                 $value,
                 $bits,
                 host::InRange<$type, false>,
-                $tile_rows
+                $tiles[0]
             ),
             range_rows: range!(
                 concat!("xlog_select_range_rows_", $width),
@@ -65,7 +64,7 @@ macro_rules! select_kernels {
                 U32,
                 $bits,
                 host::InRange<$type, true>,
-                $tile_rows
+                $tiles[1]
             ),
             mask: Tiled {
                 kernel: KernelDefinition {
@@ -83,25 +82,22 @@ macro_rules! select_kernels {
                     ],
                     host: HostKernel::of::<host::Masked<$type>>(),
                 },
-                tile_rows: $tile_rows,
-                blocks: BLOCKS,
+                tile_rows: $tiles[1],
             },
         };
     };
 }
 
-/// As `select.cu` has it: 256 threads, four such blocks at a time.
-const BLOCKS: Blocks = Blocks::Resident { threads: 256, resident: 4 };
-/// Rows a block takes at a time: so many for each thread, but for the warp that looks back.
-const TILE_32: usize = (256 - 32) * 32;
-const TILE_64: usize = (256 - 32) * 16;
+/// Rows a block takes: of values alone, and with flags beside them.
+const TILES_32: [usize; 2] = [384 * 17, 384 * 15];
+const TILES_64: [usize; 2] = [384 * 11, 384 * 11];
 
-select_kernels!(SELECT_U32, U32, U32, u32, "32", TILE_32);
-select_kernels!(SELECT_I32, ScalarType::I32, U32, u32, "32", TILE_32);
-select_kernels!(SELECT_F32, ScalarType::F32, U32, u32, "32", TILE_32);
-select_kernels!(SELECT_U64, U64, U64, u64, "64", TILE_64);
-select_kernels!(SELECT_I64, ScalarType::I64, U64, u64, "64", TILE_64);
-select_kernels!(SELECT_F64, ScalarType::F64, U64, u64, "64", TILE_64);
+select_kernels!(SELECT_U32, U32, U32, u32, "32", TILES_32);
+select_kernels!(SELECT_I32, ScalarType::I32, U32, u32, "32", TILES_32);
+select_kernels!(SELECT_F32, ScalarType::F32, U32, u32, "32", TILES_32);
+select_kernels!(SELECT_U64, U64, U64, u64, "64", TILES_64);
+select_kernels!(SELECT_I64, ScalarType::I64, U64, u64, "64", TILES_64);
+select_kernels!(SELECT_F64, ScalarType::F64, U64, u64, "64", TILES_64);
 
 /// Row numbers by a mask.
 pub(super) static MASK_ROWS: Tiled = Tiled {
@@ -119,6 +115,5 @@ pub(super) static MASK_ROWS: Tiled = Tiled {
         ],
         host: HostKernel::of::<host::MaskedRows>(),
     },
-    tile_rows: TILE_32,
-    blocks: BLOCKS,
+    tile_rows: TILES_32[1],
 };

@@ -1,6 +1,6 @@
 //! Selections: the values, or the row numbers, of the rows that a condition or a mask picks.
 //!
-//! A selection is one pass over its input, and for more than a tile a small fill before it. None
+//! A selection is one pass over its input, and for more than a tile a small launch before it. None
 //! waits for the device, which reports how many rows were picked ([`Pending`]).
 
 mod condition;
@@ -23,7 +23,7 @@ use super::{
     order::Ordered,
     pending::{Pending, PendingCount},
     rows::{checked_rows, room},
-    tiles::{CountBits, handed_out_words, tile_words},
+    tiles::{CountBits, tile_words},
 };
 use crate::Engine;
 
@@ -47,33 +47,11 @@ selectable!(
     u64 => SELECT_U64, i64 => SELECT_I64, f64 => SELECT_F64
 );
 
-/// A kernel, how many rows a block of it takes at a time, and how blocks come to them.
+/// A kernel, and how many rows a block of it takes.
 #[derive(Debug)]
 pub(super) struct Tiled {
     pub(super) kernel: KernelDefinition,
     pub(super) tile_rows: usize,
-    pub(super) blocks: Blocks,
-}
-
-/// The blocks of a compaction.
-#[derive(Clone, Copy, Debug)]
-pub(super) enum Blocks {
-    /// One for each tile: CUB's agents.
-    OnePerTile { threads: u32 },
-    /// As many as run at a time, `resident` on each multiprocessor; tiles are handed out to them.
-    Resident { threads: u32, resident: u32 },
-}
-
-impl Blocks {
-    fn dims(self, engine: &Engine, tiles: u32) -> LaunchDims {
-        match self {
-            Self::OnePerTile { threads } => LaunchDims::linear(tiles, threads),
-            Self::Resident { threads, resident } => {
-                let most = engine.runtime().device().info().multiprocessors.max(1) * resident;
-                LaunchDims::linear(tiles.min(most), threads)
-            }
-        }
-    }
 }
 
 /// Those of the first `len` values for which the condition holds, in their order. Takes `len` below
@@ -246,16 +224,13 @@ pub(super) fn compaction<R: DeviceElement>(
     }
     let tile_count = len.div_ceil(tiled.tile_rows);
     // First of all: the device is at work on these while the rest is made ready.
-    let tiles = match tiled.blocks {
-        Blocks::OnePerTile { .. } => tile_words(engine, stream, CountBits::B32, tile_count)?,
-        Blocks::Resident { .. } => handed_out_words(engine, stream, tile_count)?,
-    };
+    let tiles = tile_words(engine, stream, CountBits::B32, tile_count)?;
     let selected = engine.alloc(room(len), stream, "selected")?;
     let count = launch(&Target {
         selected: &selected,
         tiles: &tiles,
         tile_count: tile_count as u32,
-        dims: tiled.blocks.dims(engine, tile_count as u32),
+        dims: LaunchDims::linear(tile_count as u32, 384),
     })?;
     Ok(Pending::new(selected, PendingCount::reported(count)))
 }

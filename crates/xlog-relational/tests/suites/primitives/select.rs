@@ -22,15 +22,6 @@ const COMPARISONS: [Comparison; 6] = [
     Comparison::Greater,
 ];
 
-/// Rows that a block takes at a time, of eight and of four bytes.
-const TILES: [usize; 2] = [3584, 7168];
-
-/// Lengths at which tiles begin and end, besides those of all primitives.
-fn lengths() -> impl Iterator<Item = usize> {
-    let around = |tile: usize| [tile - 1, tile, tile + 1, 2 * tile, 2 * tile + 1, 9 * tile - 1];
-    LENGTHS.into_iter().chain(TILES.into_iter().flat_map(around))
-}
-
 /// What the operators of Rust say.
 fn compares<T: PartialOrd>(value: T, comparison: Comparison, literal: T) -> bool {
     match comparison {
@@ -75,7 +66,7 @@ fn check_condition<T: TestValue + Selectable>(
 
 fn every_length<T: TestValue + Selectable>(engine: &Engine) {
     let mut random = Random::fresh();
-    for len in lengths() {
+    for len in LENGTHS {
         let values = values::<T>("random", len, &mut random);
         let what = format!("{len} values, seed {}", random.seed);
         // About half of them, then hardly any, then all.
@@ -84,37 +75,6 @@ fn every_length<T: TestValue + Selectable>(engine: &Engine) {
         check_condition(engine, &values, Comparison::Equal, one, &what);
         check_condition(engine, &values, Comparison::NotEqual, one, &what);
     }
-}
-
-/// None, all, each second, and all of some tiles but none of others.
-fn every_share<T: TestValue + Selectable>(engine: &Engine) {
-    let (low, high) = (T::from_random(1), T::from_random(2));
-    for tile in TILES {
-        for len in [tile - 1, tile, tile + 1, 7 * tile + 33] {
-            let alternating: Vec<T> = (0..len).map(|row| [low, high][row % 2]).collect();
-            let sorted: Vec<T> = (0..len).map(|row| [low, high][row * 2 / len]).collect();
-            let what = |shape: &str| format!("{len} values, {shape}");
-            for (comparison, literal) in [
-                (Comparison::LessOrEqual, high),
-                (Comparison::Greater, high),
-                (Comparison::Less, high),
-                (Comparison::Greater, low),
-            ] {
-                let (first, second) = (what("alternating"), what("sorted"));
-                check_condition(engine, &alternating, comparison, literal, &first);
-                check_condition(engine, &sorted, comparison, literal, &second);
-            }
-        }
-    }
-}
-
-/// More tiles than blocks run at a time, so that each block is handed several.
-fn many_tiles<T: TestValue + Selectable>(engine: &Engine) {
-    let mut random = Random::fresh();
-    let len = 1_500 * TILES[usize::from(size_of::<T>() == 4)] + 77;
-    let values = values::<T>("random", len, &mut random);
-    let what = format!("{len} values, seed {}", random.seed);
-    check_condition(engine, &values, Comparison::Less, T::middle(), &what);
 }
 
 fn every_comparison<T: TestValue + Selectable>(engine: &Engine) {
@@ -140,7 +100,7 @@ fn every_comparison<T: TestValue + Selectable>(engine: &Engine) {
 fn masks<T: TestValue + Selectable>(engine: &Engine) {
     let mut random = Random::fresh();
     let stream = stream(engine);
-    for len in lengths() {
+    for len in LENGTHS {
         let values = values::<T>("random", len, &mut random);
         // Of eight rows, none to all are picked; bits behind the last row are set, and not looked
         // at.
@@ -190,8 +150,6 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
             vec![$(
                 trial(concat!("select::every_length::", stringify!($value)), engine,
                       every_length::<$value>),
-                trial(concat!("select::every_share::", stringify!($value)), engine,
-                      every_share::<$value>),
                 trial(concat!("select::every_comparison::", stringify!($value)), engine,
                       every_comparison::<$value>),
                 trial(concat!("select::masks::", stringify!($value)), engine, masks::<$value>),
@@ -199,8 +157,6 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
         };
     }
     let mut trials = of_values!(u32, i32, f32, u64, i64, f64);
-    trials.push(trial("select::many_tiles::u32", engine, many_tiles::<u32>));
-    trials.push(trial("select::many_tiles::f64", engine, many_tiles::<f64>));
     trials.push(trial("select::what_does_not_fit", engine, what_does_not_fit_is_refused));
     trials
 }
