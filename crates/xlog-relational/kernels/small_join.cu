@@ -89,40 +89,45 @@ __device__ void join(const Keys& build_keys, const Side& build, const Keys& prob
         }
     }
     __syncthreads();
-    // The first row of the key above, the row below.
     u32 first[kBuildItems];
-    u32 item[kBuildItems];
 #pragma unroll
     for (u32 k = 0; k < kBuildItems; ++k) {
-        const u32 row = mine + k;
-        first[k] = k < each && row < build.rows ? kNoKey : kNoRow;
+        first[k] = k < each && mine + k < build.rows ? kNoKey : kNoRow;
         if (slot[k] != kFree) {
             first[k] = first_row(entries, slot[k]);
         }
-        item[k] = (first[k] << kRowBits) | (row & kRowMask);
     }
-    Sort(scratch.sort).Sort(item, kRowBits, 2 * kRowBits);
-    // The sort's memory is used again.
-    __syncthreads();
+    // For existence alone nobody asks for the list. The kind is that of all threads.
+    if (kind != kSemi && kind != kAnti) {
+        // The first row of the key above, the row below.
+        u32 item[kBuildItems];
 #pragma unroll
-    for (u32 k = 0; k < kBuildItems; ++k) {
-        scratch.sorted[threadIdx.x * kBuildItems + k] = item[k];
-    }
-    __syncthreads();
-    for (u32 i = threadIdx.x; i < build.rows; i += kBlock) {
-        const u32 here = scratch.sorted[i];
-        const u32 key = here >> kRowBits;
-        found.list[i] = build.value(here & kRowMask);
-        if (key < kMostBuild) {
-            if (i == 0 || scratch.sorted[i - 1] >> kRowBits != key) {
-                starts[key] = static_cast<u16>(i);
-            }
-            if (i + 1 == build.rows || scratch.sorted[i + 1] >> kRowBits != key) {
-                ends[key] = static_cast<u16>(i + 1);
+        for (u32 k = 0; k < kBuildItems; ++k) {
+            item[k] = (first[k] << kRowBits) | ((mine + k) & kRowMask);
+        }
+        Sort(scratch.sort).Sort(item, kRowBits, 2 * kRowBits);
+        // The sort's memory is used again.
+        __syncthreads();
+#pragma unroll
+        for (u32 k = 0; k < kBuildItems; ++k) {
+            scratch.sorted[threadIdx.x * kBuildItems + k] = item[k];
+        }
+        __syncthreads();
+        for (u32 i = threadIdx.x; i < build.rows; i += kBlock) {
+            const u32 here = scratch.sorted[i];
+            const u32 key = here >> kRowBits;
+            found.list[i] = build.value(here & kRowMask);
+            if (key < kMostBuild) {
+                if (i == 0 || scratch.sorted[i - 1] >> kRowBits != key) {
+                    starts[key] = static_cast<u16>(i);
+                }
+                if (i + 1 == build.rows || scratch.sorted[i + 1] >> kRowBits != key) {
+                    ends[key] = static_cast<u16>(i + 1);
+                }
             }
         }
+        __syncthreads();
     }
-    __syncthreads();
 
     // Probe rows with output so far above, output rows below.
     u64 so_far = 0;

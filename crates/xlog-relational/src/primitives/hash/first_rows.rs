@@ -17,8 +17,9 @@ pub(in crate::primitives) fn word_keys<M: MemoryPolicy>(
     index: usize,
     rows: usize,
 ) -> Result<Vec<SmallKey>, KernelFault> {
-    let keys = call.input::<u32>(index, rows)?;
-    Ok((0..rows).map(|row| (u64::from(keys.get(row)), 0)).collect())
+    let mut words = vec![0u32; rows];
+    call.input::<u32>(index, rows)?.read_into(0, &mut words);
+    Ok(words.into_iter().map(|word| (u64::from(word), 0)).collect())
 }
 
 /// The 64-bit keys of parameter `index`, and their third halves, which are parameter `extra`.
@@ -28,10 +29,12 @@ pub(in crate::primitives) fn long_keys<M: MemoryPolicy>(
     extra: Option<usize>,
     rows: usize,
 ) -> Result<Vec<SmallKey>, KernelFault> {
-    let keys = call.input::<u64>(index, rows)?;
-    let extra = extra.map(|index| call.input::<u32>(index, rows)).transpose()?;
-    let extra = |row| extra.as_ref().map_or(0, |words| words.get(row));
-    Ok((0..rows).map(|row| (keys.get(row), extra(row))).collect())
+    let (mut words, mut more) = (vec![0u64; rows], vec![0u32; rows]);
+    call.input::<u64>(index, rows)?.read_into(0, &mut words);
+    if let Some(extra) = extra {
+        call.input::<u32>(extra, rows)?.read_into(0, &mut more);
+    }
+    Ok(words.into_iter().zip(more).collect())
 }
 
 /// A table of keys with the first row of each, half full at most.

@@ -6,7 +6,7 @@ use xlog_driver::{
     host::{HostKernel, KernelBody, KernelCall, KernelFault, MemoryPolicy},
 };
 
-use super::{NONE, Values, control, kind};
+use super::{NONE, Values, control, kind, may_repeat};
 use crate::primitives::hash::{Bits, FirstRows, SmallKey, length, long_keys, word_keys};
 
 static MODULE: KernelModule =
@@ -126,14 +126,19 @@ impl<M: MemoryPolicy> Tables<'_, M> {
                 false => NONE,
             })
             .collect();
-        let mut order: Vec<usize> = (0..build_rows).collect();
-        order.sort_by_key(|row| first[*row]);
         // By first rows: where the rows of a key start, and how many there are.
         let mut parts = vec![(0u32, 0u32); build_rows];
-        for (place, row) in order.into_iter().enumerate() {
-            list.set(place, self.values.get(row));
-            if let Some((start, count)) = parts.get_mut(first[row] as usize) {
-                *start = if *count == 0 { place as u32 } else { *start };
+        if !may_repeat(kind) {
+            let known = || (0..build_rows).filter(|row| first[*row] != NONE);
+            known().for_each(|row| parts[first[row] as usize].1 += 1);
+            let mut listed = 0;
+            for (start, count) in &mut parts {
+                *start = listed;
+                listed += std::mem::take(count);
+            }
+            for row in known() {
+                let (start, count) = &mut parts[first[row] as usize];
+                list.set((*start + *count) as usize, self.values.get(row));
                 *count += 1;
             }
         }
