@@ -60,6 +60,30 @@ __device__ __forceinline__ u64 bits_of(double value) {
     return static_cast<u64>(__double_as_longlong(value));
 }
 
+// A NaN that comes out of a calculation is always the same one.
+__device__ __forceinline__ u64 calculated(double value) {
+    return value != value ? 0x7ff8000000000000ull : bits_of(value);
+}
+
+// Between four and eight bytes a NaN keeps its sign and its upper bits, which the device's own
+// conversions lose.
+__device__ __forceinline__ u64 widened(float value) {
+    if (value != value) {
+        const u64 bits = __float_as_uint(value);
+        return (bits & 0x80000000u) << 32 | 0x7ff8000000000000ull | (bits & 0x3fffffu) << 29;
+    }
+    return bits_of(static_cast<double>(value));
+}
+
+__device__ __forceinline__ unsigned int narrowed(double value) {
+    if (value != value) {
+        const u64 bits = bits_of(value);
+        const unsigned int sign = static_cast<unsigned int>(bits >> 32) & 0x80000000u;
+        return sign | 0x7fc00000u | (static_cast<unsigned int>(bits >> 29) & 0x3fffffu);
+    }
+    return __float_as_uint(__double2float_rn(value));
+}
+
 // One zero and one NaN.
 __device__ __forceinline__ u64 normal_bits(double value) {
     return value != value ? 0x7ff8000000000000ull : bits_of(__dadd_rn(value, 0.0));
@@ -123,15 +147,15 @@ __device__ __forceinline__ u64 calculate_here(unsigned char opcode, unsigned cha
         double x = real(a), y = real(b);
         switch (opcode) {
             case kAdd:
-                return bits_of(__dadd_rn(x, y));
+                return calculated(__dadd_rn(x, y));
             case kSubtract:
-                return bits_of(__dsub_rn(x, y));
+                return calculated(__dsub_rn(x, y));
             case kMultiply:
-                return bits_of(__dmul_rn(x, y));
+                return calculated(__dmul_rn(x, y));
             case kDivide:
-                return bits_of(__ddiv_rn(x, y));
+                return calculated(__ddiv_rn(x, y));
             default:
-                return bits_of(fmod(x, y));
+                return calculated(fmod(x, y));
         }
     }
     bool is_signed = kind == kI64;
@@ -246,8 +270,7 @@ __device__ __forceinline__ Entry load(const unsigned char* slot, const unsigned 
                     static_cast<u64>(static_cast<i64>(reinterpret_cast<const int*>(slot)[row]));
                 break;
             case kFloatWord:
-                entry.bits[r] =
-                    bits_of(static_cast<double>(reinterpret_cast<const float*>(slot)[row]));
+                entry.bits[r] = widened(reinterpret_cast<const float*>(slot)[row]);
                 break;
             default:
                 entry.bits[r] = reinterpret_cast<const u64*>(slot)[row];
@@ -391,7 +414,7 @@ __device__ __forceinline__ void interpret(const Arguments& arguments, Store stor
 #pragma unroll
                     for (int r = 0; r < kRows; ++r) {
                         double value = real(top.bits[r]);
-                        top.bits[r] = bits_of(static_cast<double>(__double2float_rn(value)));
+                        top.bits[r] = widened(__uint_as_float(narrowed(value)));
                     }
                     break;
                 case kLookup: {
@@ -510,6 +533,5 @@ extern "C" __global__ void xlog_expression_predicate(XLOG_EXPRESSION_PARAMETERS,
 // values[i] is what the program leaves for row i; bit i of `validity`, whether it is there.
 XLOG_EXPRESSION_STORE(xlog_expression_bytes, unsigned char, static_cast<unsigned char>(bits))
 XLOG_EXPRESSION_STORE(xlog_expression_words, unsigned int, static_cast<unsigned int>(bits))
-XLOG_EXPRESSION_STORE(xlog_expression_float_words, unsigned int,
-                      __float_as_uint(__double2float_rn(real(bits))))
+XLOG_EXPRESSION_STORE(xlog_expression_float_words, unsigned int, narrowed(real(bits)))
 XLOG_EXPRESSION_STORE(xlog_expression_longs, u64, bits)

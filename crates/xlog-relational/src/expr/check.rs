@@ -13,7 +13,8 @@
 //!   is `i64` always, and so is a number with its sign changed. What does not fit is an error, in
 //!   whatever part of the expression and of the rows, and never wraps.
 //! - With a floating-point number it is `f64`, or `f32` if both sides are; infinities and NaN come
-//!   and go as IEEE 754 has them.
+//!   and go as IEEE 754 has them. A NaN that comes out is always the same one, positive, whatever
+//!   went in.
 //! - An integer *divided by zero* is missing, and so is its remainder.
 
 use super::{Comparison, Expr, Operator};

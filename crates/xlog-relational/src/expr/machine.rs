@@ -314,8 +314,12 @@ impl<'c, 'k, M: MemoryPolicy> Machine<'c, 'k, M> {
     }
 
     fn arithmetic(&mut self, op: u8, kind: u8) -> Result<(), KernelFault> {
-        let real =
-            |f: fn(f64, f64) -> f64| move |a, b| f(f64::from_bits(a), f64::from_bits(b)).to_bits();
+        let real = |f: fn(f64, f64) -> f64| {
+            move |a, b| {
+                let value = f(f64::from_bits(a), f64::from_bits(b));
+                if value.is_nan() { ONE_NAN } else { value.to_bits() }
+            }
+        };
         let signed = |f: fn(i64, i64) -> (i64, bool)| {
             move |a, b| {
                 let (value, overflows) = f(a as i64, b as i64);
@@ -376,7 +380,10 @@ fn float_is_less(a: f64, b: f64) -> bool {
     a < b || (!a.is_nan() && b.is_nan())
 }
 
+/// Any NaN that comes out of a calculation, and every NaN where there is to be one.
+const ONE_NAN: u64 = 0x7ff8_0000_0000_0000;
+
 /// The bits of a floating-point number, with one zero and one NaN.
 pub(super) fn normal_bits(value: f64) -> u64 {
-    if value.is_nan() { 0x7ff8_0000_0000_0000 } else { (value + 0.0).to_bits() }
+    if value.is_nan() { ONE_NAN } else { (value + 0.0).to_bits() }
 }

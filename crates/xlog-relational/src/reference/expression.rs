@@ -140,8 +140,15 @@ fn calculate(
         };
     }
     let (a, b) = match (left, right) {
-        (Scalar::F32(a), Scalar::F32(b)) => return Ok(Some(Scalar::F32(real!(*a, *b)))),
-        (Scalar::F64(a), Scalar::F64(b)) => return Ok(Some(Scalar::F64(real!(*a, *b)))),
+        // A NaN that comes out is always the same one.
+        (Scalar::F32(a), Scalar::F32(b)) => {
+            let value = real!(*a, *b);
+            return Ok(Some(Scalar::F32(if value.is_nan() { f32::NAN } else { value })));
+        }
+        (Scalar::F64(a), Scalar::F64(b)) => {
+            let value = real!(*a, *b);
+            return Ok(Some(Scalar::F64(if value.is_nan() { f64::NAN } else { value })));
+        }
         _ => (whole_number(left).unwrap_or(0), whole_number(right).unwrap_or(0)),
     };
     let result = match operator {
