@@ -5,7 +5,7 @@
 //! the places where the host waited for a size.
 
 use std::{
-    collections::HashMap,
+    collections::{BTreeMap, HashMap},
     sync::{
         Arc, Barrier,
         atomic::{AtomicBool, Ordering},
@@ -46,14 +46,16 @@ impl Tape {
         self.threads.iter().flatten().filter(launch).count()
     }
 
-    /// Whether no two streams cleared the same memory. Memory that was free for certain may have
-    /// gone from one to the other without a wait, and a replay would let both use it at once.
-    pub(super) fn keeps_streams_apart(&self) -> bool {
-        let mut cleared = HashMap::new();
-        self.threads.iter().flatten().all(|entry| match *entry {
-            Entry::Fill(to, _, _, stream) => *cleared.entry(to).or_insert(stream) == stream,
-            _ => true,
-        })
+    /// The same with memory of its own for each thread: a copy of every allocation it touched.
+    /// Memory that was free for certain may have gone from one stream to another without a wait,
+    /// and a replay in that memory would let both use it at once.
+    pub(super) fn apart(self, driver: &Arc<TapeDriver>) -> DriverResult<ApartTape> {
+        let mut apart = ApartTape { tape: self, driver: Arc::clone(driver), copies: Vec::new() };
+        let stream = driver.inner.create_stream()?;
+        let copied = apart.take_apart(stream);
+        // SAFETY: the stream was made above, and is used no more.
+        let destroyed = unsafe { driver.inner.destroy_stream(stream) };
+        copied.and(destroyed).map(|()| apart)
     }
 
     /// Enqueues everything again, a thread for each that did before, and waits for the device.
@@ -90,6 +92,82 @@ impl Tape {
             }
             answer.map(|()| start.elapsed())
         })
+    }
+}
+
+/// A tape whose threads share no memory.
+#[derive(Debug)]
+pub(super) struct ApartTape {
+    pub(super) tape: Tape,
+    driver: Arc<TapeDriver>,
+    copies: Vec<u64>,
+}
+
+impl ApartTape {
+    fn take_apart(&mut self, stream: RawStream) -> DriverResult<()> {
+        let (driver, state) = (&self.driver.inner, self.driver.state.lock());
+        for entries in &mut self.tape.threads {
+            let mut moved: HashMap<u64, u64> = HashMap::new();
+            let mut other = |address: u64| -> DriverResult<u64> {
+                let before = state.allocations.range(..=address).next_back();
+                let Some((&base, &bytes)) =
+                    before.filter(|(base, n)| address - **base < **n as u64)
+                else {
+                    return Ok(address);
+                };
+                let copy = match moved.get(&base) {
+                    Some(copy) => *copy,
+                    None => {
+                        let copy = driver.allocate(bytes)?;
+                        self.copies.push(copy);
+                        moved.insert(base, copy);
+                        // SAFETY: both have that many bytes, and the device is at rest.
+                        unsafe {
+                            driver.copy_on_device(copy, base, bytes, stream)?;
+                            driver.synchronize_stream(stream)?;
+                        }
+                        copy
+                    }
+                };
+                Ok(copy + (address - base))
+            };
+            for entry in entries {
+                match entry {
+                    Entry::Launch(function, _, arguments, _) => {
+                        let kernel = state.kernels.get(&function.0);
+                        let parameters = kernel.map_or(&[][..], |kernel| kernel.parameters);
+                        for (index, parameter) in parameters.iter().enumerate() {
+                            let pointer = arguments.value::<u64>(index);
+                            if let (Some(_), Some(pointer)) = (parameter.kind.access(), pointer) {
+                                arguments.set_pointer(index, other(pointer)?);
+                            }
+                        }
+                    }
+                    Entry::Fill(to, ..) | Entry::CopyToDevice(to, ..) => *to = other(*to)?,
+                    Entry::CopyToHost(_, from, ..) => *from = other(*from)?,
+                    Entry::CopyOnDevice(to, from, ..) => {
+                        (*to, *from) = (other(*to)?, other(*from)?);
+                    }
+                    Entry::Wait(_) => {}
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for ApartTape {
+    fn drop(&mut self) {
+        let driver = &self.driver.inner;
+        if driver.synchronize_device().is_err() {
+            return;
+        }
+        for copy in self.copies.drain(..) {
+            // SAFETY: allocated for this tape, and no replay runs any more.
+            if unsafe { driver.free(copy) }.is_err() {
+                return;
+            }
+        }
     }
 }
 
@@ -151,6 +229,9 @@ struct State {
     threads: Vec<(ThreadId, Vec<Entry>)>,
     /// The stream on which each event was last recorded.
     events: HashMap<u64, RawStream>,
+    /// What is allocated, by address.
+    allocations: BTreeMap<u64, usize>,
+    kernels: HashMap<u64, &'static KernelDefinition>,
 }
 
 impl TapeDriver {
@@ -217,9 +298,7 @@ impl Driver for TapeDriver {
         fn synchronize_device(&self) -> DriverResult<()>;
         fn create_stream(&self) -> DriverResult<RawStream>;
         fn create_event(&self) -> DriverResult<RawEvent>;
-        fn allocate(&self, bytes: usize) -> DriverResult<u64>;
         fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8>;
-        fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction>;
     }
     pass_on_promised! {
         fn destroy_stream(&self, stream: RawStream) -> DriverResult<()>;
@@ -228,12 +307,35 @@ impl Driver for TapeDriver {
         fn destroy_event(&self, event: RawEvent) -> DriverResult<()>;
         fn wait_event(&self, stream: RawStream, event: RawEvent) -> DriverResult<()>;
         fn event_done(&self, event: RawEvent) -> DriverResult<bool>;
-        fn free(&self, pointer: u64) -> DriverResult<()>;
-        fn allocate_on(&self, bytes: usize, stream: RawStream) -> DriverResult<u64>;
-        fn free_on(&self, pointer: u64, stream: RawStream) -> DriverResult<()>;
         fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()>;
     }
 
+    fn load_kernel(&self, kernel: &'static KernelDefinition) -> DriverResult<RawFunction> {
+        let function = self.inner.load_kernel(kernel)?;
+        self.state.lock().kernels.insert(function.0, kernel);
+        Ok(function)
+    }
+    fn allocate(&self, bytes: usize) -> DriverResult<u64> {
+        let address = self.inner.allocate(bytes)?;
+        self.state.lock().allocations.insert(address, bytes);
+        Ok(address)
+    }
+    unsafe fn free(&self, pointer: u64) -> DriverResult<()> {
+        self.state.lock().allocations.remove(&pointer);
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.free(pointer) }
+    }
+    unsafe fn allocate_on(&self, bytes: usize, stream: RawStream) -> DriverResult<u64> {
+        // SAFETY: the caller's promise.
+        let address = unsafe { self.inner.allocate_on(bytes, stream) }?;
+        self.state.lock().allocations.insert(address, bytes);
+        Ok(address)
+    }
+    unsafe fn free_on(&self, pointer: u64, stream: RawStream) -> DriverResult<()> {
+        self.state.lock().allocations.remove(&pointer);
+        // SAFETY: the caller's promise.
+        unsafe { self.inner.free_on(pointer, stream) }
+    }
     unsafe fn synchronize_stream(&self, stream: RawStream) -> DriverResult<()> {
         self.note(|_| Some(Entry::Wait(stream)));
         // SAFETY: the caller's promise.
