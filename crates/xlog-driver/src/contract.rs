@@ -1,6 +1,6 @@
 //! What the runtime needs of a device.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use crate::{
     Arguments, DeviceInfo, DeviceWatcher, DriverResult, KernelDefinition, LaunchDims, MemoryInfo,
@@ -13,6 +13,10 @@ pub struct RawStream(pub u64);
 /// An event of a driver: a place in a stream that others can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawEvent(pub u64);
+
+/// A place in a stream whose time is kept. Meaningful only to the driver that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawStamp(pub u64);
 
 /// A kernel loaded on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,6 +120,40 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Safety
     /// As the trait says.
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()>;
+
+    /// A new stamp, not yet put on a stream; `None` from a device that keeps no time. For tracing:
+    /// stamps order nothing, and nobody can wait for one.
+    fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
+        Ok(None)
+    }
+
+    /// Puts a stamp behind everything on `stream` so far. A stamp is put on a stream again only
+    /// once its time was answered.
+    ///
+    /// # Safety
+    /// As the trait says; the stamp is this driver's, and not destroyed.
+    unsafe fn record_stamp(&self, stamp: RawStamp, stream: RawStream) -> DriverResult<()> {
+        let _ = (stamp, stream);
+        Ok(())
+    }
+
+    /// When the device passed the stamp, on the host's clock; `None` if it has not yet.
+    ///
+    /// # Safety
+    /// As for [`record_stamp`](Self::record_stamp).
+    unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
+        let _ = stamp;
+        Ok(None)
+    }
+
+    /// Destroys a stamp; a stream that holds it is not disturbed.
+    ///
+    /// # Safety
+    /// As for [`record_stamp`](Self::record_stamp); nobody uses the stamp afterwards.
+    unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
+        let _ = stamp;
+        Ok(())
+    }
 
     /// Device memory that is valid on every stream as soon as the call returns.
     fn allocate(&self, bytes: usize) -> DriverResult<u64>;

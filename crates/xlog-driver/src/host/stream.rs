@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     fault::FaultCell,
     operation::{Operation, Watched},
+    stamp::HostStamp,
 };
 use crate::{DeviceWatcher, DriverError, DriverResult, OperationId};
 
@@ -32,6 +33,8 @@ pub(super) enum Entry {
     Run { operation: Operation, number: OperationId },
     /// Holds the stream until another has come far enough.
     Wait { place: Place },
+    /// Notes the time.
+    Stamp { stamp: Arc<HostStamp> },
 }
 
 /// A place in a stream: everything up to operation `number`.
@@ -202,6 +205,7 @@ impl StreamCore {
             }
             Entry::Wait { place } if !self.fault.is_lost() => place.stream.wait_for(place.number),
             Entry::Wait { .. } => {}
+            Entry::Stamp { stamp } => stamp.pass(),
         }
     }
 }
