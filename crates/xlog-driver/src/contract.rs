@@ -18,6 +18,16 @@ pub struct RawEvent(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawStamp(pub u64);
 
+/// What a stamp keeps the time of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum StampPlace {
+    /// The end of everything that is on the stream so far.
+    Behind,
+    /// The beginning of the next kernel, copy or fill on the stream. A device that cannot tell
+    /// answers with when it came to the stamp, which can be before that work was enqueued.
+    BeforeNext,
+}
+
 /// A kernel loaded on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawFunction(pub u64);
@@ -127,13 +137,17 @@ pub trait Driver: Send + Sync + fmt::Debug {
         Ok(None)
     }
 
-    /// Puts a stamp behind everything on `stream` so far. A stamp is put on a stream again only
-    /// once its time was answered.
+    /// Puts a stamp on `stream`. It is put on a stream again only once its time was answered.
     ///
     /// # Safety
     /// As the trait says; the stamp is this driver's, and not destroyed.
-    unsafe fn record_stamp(&self, stamp: RawStamp, stream: RawStream) -> DriverResult<()> {
-        let _ = (stamp, stream);
+    unsafe fn record_stamp(
+        &self,
+        stamp: RawStamp,
+        place: StampPlace,
+        stream: RawStream,
+    ) -> DriverResult<()> {
+        let _ = (stamp, place, stream);
         Ok(())
     }
 

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use xlog_driver::{
     Arguments, DeviceInfo, DeviceWatcher, Driver, DriverError, DriverResult, KernelDefinition,
-    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StreamProgress,
+    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StampPlace, StreamProgress,
 };
 
 use crate::{Stall, check::Draw, stall::StalledCall};
@@ -321,9 +321,14 @@ impl Driver for LayeredDriver {
     fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
         self.inner.create_stamp()
     }
-    unsafe fn record_stamp(&self, stamp: RawStamp, stream: RawStream) -> DriverResult<()> {
+    unsafe fn record_stamp(
+        &self,
+        stamp: RawStamp,
+        place: StampPlace,
+        stream: RawStream,
+    ) -> DriverResult<()> {
         // SAFETY: the caller's promises are the inner driver's, word for word.
-        unsafe { self.inner.record_stamp(stamp, stream) }
+        unsafe { self.inner.record_stamp(stamp, place, stream) }
     }
     unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
         // SAFETY: the caller's promises are the inner driver's, word for word.

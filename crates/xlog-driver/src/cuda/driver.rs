@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Arguments, DeviceInfo, Driver, DriverResult, KernelDefinition, LaunchDims, MemoryInfo,
-    RawEvent, RawFunction, RawStamp, RawStream, StreamProgress,
+    RawEvent, RawFunction, RawStamp, RawStream, StampPlace, StreamProgress,
 };
 
 /// One GPU behind NVIDIA's driver.
@@ -153,7 +153,12 @@ impl Driver for CudaDriver {
         self.stamps.create(&self.context).map(Some)
     }
 
-    unsafe fn record_stamp(&self, stamp: RawStamp, stream: RawStream) -> DriverResult<()> {
+    unsafe fn record_stamp(
+        &self,
+        stamp: RawStamp,
+        _place: StampPlace,
+        stream: RawStream,
+    ) -> DriverResult<()> {
         // SAFETY: the caller keeps the trait's contract; a stamp is an event.
         unsafe { event::record(&self.context, RawEvent(stamp.0), stream) }
     }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Arguments, CopyKind, DeviceCall, DeviceInfo, DeviceKind, DeviceWatcher, Driver, DriverError,
     DriverResult, KernelDefinition, LaunchDims, MemoryInfo, OperationId, RawEvent, RawFunction,
-    RawStamp, RawStream, StreamProgress,
+    RawStamp, RawStream, StampPlace, StreamProgress,
 };
 
 /// Memory of a host device where the machine does not tell how much it has.
@@ -342,13 +342,18 @@ impl Driver for HostDriver {
         Ok(Some(RawStamp(Arc::into_raw(Arc::<HostStamp>::default()) as u64)))
     }
 
-    unsafe fn record_stamp(&self, stamp: RawStamp, stream: RawStream) -> DriverResult<()> {
+    unsafe fn record_stamp(
+        &self,
+        stamp: RawStamp,
+        place: StampPlace,
+        stream: RawStream,
+    ) -> DriverResult<()> {
         self.fault.check()?;
         // SAFETY: promised by the caller.
         let (stamp, core) = unsafe { (shared_stamp(stamp), core(&stream)) };
         stamp.clear();
         let Some(watch) = &self.watch else {
-            core.enqueue(Entry::Stamp { stamp });
+            core.enqueue(Entry::Stamp { stamp, place });
             return Ok(());
         };
         // Whoever tells the watcher counts on nobody else taking the room it has found.
@@ -356,7 +361,7 @@ impl Driver for HostDriver {
             core.wait_for_room();
             let _order = watch.next.lock();
             if core.has_room() {
-                core.enqueue(Entry::Stamp { stamp });
+                core.enqueue(Entry::Stamp { stamp, place });
                 return Ok(());
             }
         }

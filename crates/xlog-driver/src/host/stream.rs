@@ -18,7 +18,7 @@ use super::{
     operation::{Operation, Watched},
     stamp::HostStamp,
 };
-use crate::{DeviceWatcher, DriverError, DriverResult, OperationId};
+use crate::{DeviceWatcher, DriverError, DriverResult, OperationId, StampPlace};
 
 /// Operations a stream holds before enqueueing blocks, about what a GPU's queue takes.
 pub(super) const QUEUE_DEPTH: u64 = 1024;
@@ -33,8 +33,8 @@ pub(super) enum Entry {
     Run { operation: Operation, number: OperationId },
     /// Holds the stream until another has come far enough.
     Wait { place: Place },
-    /// Notes the time.
-    Stamp { stamp: Arc<HostStamp> },
+    /// Notes the time, now or when the next operation begins.
+    Stamp { stamp: Arc<HostStamp>, place: StampPlace },
 }
 
 /// A place in a stream: everything up to operation `number`.
@@ -170,6 +170,7 @@ impl StreamCore {
 
     fn run(&self) {
         let mut batch = VecDeque::new();
+        let mut before_next = Vec::new();
         loop {
             {
                 let mut queue = self.queue.lock();
@@ -184,7 +185,7 @@ impl StreamCore {
                 std::mem::swap(&mut batch, &mut queue.entries);
             }
             for entry in batch.drain(..) {
-                self.execute(&entry);
+                self.execute(&entry, &mut before_next);
                 self.finished.fetch_add(1, Ordering::SeqCst);
                 if self.waiters.load(Ordering::SeqCst) > 0 {
                     // Taking the lock puts the notice after the waiter's last look.
@@ -195,9 +196,10 @@ impl StreamCore {
         }
     }
 
-    fn execute(&self, entry: &Entry) {
+    fn execute(&self, entry: &Entry, before_next: &mut Vec<Arc<HostStamp>>) {
         match entry {
             Entry::Run { operation, number } => {
+                before_next.drain(..).for_each(|stamp| stamp.pass());
                 let watcher = self.watcher.as_deref();
                 let watched = watcher.map(|watcher| Watched { watcher, operation: *number });
                 // SAFETY: `Driver`'s enqueueing methods were promised what this asks for.
@@ -205,7 +207,10 @@ impl StreamCore {
             }
             Entry::Wait { place } if !self.fault.is_lost() => place.stream.wait_for(place.number),
             Entry::Wait { .. } => {}
-            Entry::Stamp { stamp } => stamp.pass(),
+            Entry::Stamp { stamp, place: StampPlace::Behind } => stamp.pass(),
+            Entry::Stamp { stamp, place: StampPlace::BeforeNext } => {
+                before_next.push(Arc::clone(stamp));
+            }
         }
     }
 }
