@@ -25,7 +25,7 @@
 //!
 //! let recording = trace.finish();
 //! assert_eq!(recording.operations.len(), 2); // a copy to the device, and one back
-//! recording.write_report(&mut std::io::sink(), &[])?;
+//! recording.write_report(&mut std::io::sink(), None)?;
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 

@@ -20,7 +20,8 @@ fn blocks_have_their_tag_size_stream_and_times(device: TestDevice) {
     drop(first);
     drop(second);
     let recording = trace.finish();
-    let [first, second] = recording.blocks[..] else { panic!("{:?}", recording.blocks) };
+    assert_eq!(recording.blocks.len(), 2);
+    let (first, second) = (recording.blocks[0], recording.blocks[1]);
     assert_eq!((first.tag, second.tag), ("first", "second"));
     assert_eq!(first.generation, generation);
     assert!(first.bytes >= 4 * LENGTH as u64);
@@ -50,7 +51,7 @@ fn memory_adds_up_at_every_moment(device: TestDevice) {
     assert!(recording.memory.is_sorted_by_key(|sample| sample.at));
     let last = recording.memory.last().expect("samples");
     assert_eq!(last.in_use, statistics.bytes.current as u64);
-    assert_eq!(recording.peak_bytes(), statistics.bytes.peak as u64);
+    assert_eq!(recording.peak_bytes(), statistics.bytes.peak);
     let sum: i64 = recording.tags.iter().map(|change| change.change).sum();
     assert_eq!(sum as u64, last.in_use);
     let pool = stack.pool.as_ref().expect("the default stack has one").report();

@@ -40,10 +40,11 @@ fn arrows(recording: &Recording) -> Vec<(String, String, Vec<String>)> {
 
 /// The one reason of a wait that has exactly one.
 fn only_reason(wait: &Wait) -> Reason {
-    match &wait.cause {
-        WaitCause::Blocks(reasons) if reasons.len() == 1 => reasons[0],
-        other => panic!("{other:?} is not one reason"),
-    }
+    let only = match &wait.cause {
+        WaitCause::Blocks(reasons) if reasons.len() == 1 => Some(reasons[0]),
+        _ => None,
+    };
+    only.ok_or(&wait.cause).expect("one reason")
 }
 
 fn dependencies(recording: &Recording) -> Vec<Dependency> {
@@ -201,7 +202,8 @@ fn a_wait_that_nobody_declared_is_not_explained(device: TestDevice) {
         driver.destroy_stream(second).expect("no stream");
     }
     let recording = trace.finish();
-    let [wait] = &recording.waits[..] else { panic!("{:?}", recording.waits) };
+    assert_eq!(recording.waits.len(), 1);
+    let wait = &recording.waits[0];
     assert_eq!(wait.cause, WaitCause::Undeclared);
     assert_eq!((wait.from, wait.to), (Some(0), Some(1)));
 }
