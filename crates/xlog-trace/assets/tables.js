@@ -29,7 +29,7 @@ function showSummary() {
     ["waits between streams", number(model.waits)],
     ["events recorded", number(data.records)],
     ["peak memory in use", bytes(tagMemory.peak)],
-    ["device time of all streams", duration(busy)],
+    ["busy, all streams", duration(busy)],
   ];
   if (data.hazards !== null) cards.push(["hazards", number(data.hazards.length)]);
   if (data.leftOut > 0) cards.push(["notes left out", number(data.leftOut)]);

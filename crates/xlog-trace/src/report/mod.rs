@@ -38,7 +38,7 @@ const HEAD: &str = "<!doctype html>
 <meta charset=\"utf-8\">
 <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">
 <meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; \
-script-src 'unsafe-inline'; style-src 'unsafe-inline'\">
+script-src 'unsafe-inline'; style-src 'unsafe-inline'; img-src data:\">
 <title>xlog report</title>
 <link rel=\"icon\" href=\"data:,\">
 ";

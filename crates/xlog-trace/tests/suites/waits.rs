@@ -20,6 +20,7 @@ pub(crate) const CASES: &[TestCase] = cases![
     a_free_behind_uses_of_two_streams_says_so,
     a_fence_is_called_one,
     a_wait_that_nobody_declared_is_not_explained,
+    every_wait_of_a_program_with_a_pool_has_its_reason,
 ];
 
 /// The waits of a recording as (from, to, reasons in words).
@@ -206,4 +207,42 @@ fn a_wait_that_nobody_declared_is_not_explained(device: TestDevice) {
     let wait = &recording.waits[0];
     assert_eq!(wait.cause, WaitCause::Undeclared);
     assert_eq!((wait.from, wait.to), (Some(0), Some(1)));
+}
+
+fn every_wait_of_a_program_with_a_pool_has_its_reason(device: TestDevice) {
+    let (trace, stack) = traced(device);
+    let streams = streams::<4>(&stack);
+    std::thread::scope(|scope| {
+        let shared = Arc::new(buffer(&stack, streams[0], "shared"));
+        for (number, stream) in streams.into_iter().enumerate() {
+            let (stack, shared) = (&stack, Arc::clone(&shared));
+            scope.spawn(move || {
+                let mut kept = Vec::new();
+                for round in 0..200 {
+                    let own = buffer(stack, stream, ["a", "b", "c", "d"][number]);
+                    fill(&stack.runtime, &own, round, stream);
+                    // Used elsewhere, so that its memory comes back with uses of two streams.
+                    fill(&stack.runtime, &own, round, streams[(number + 1) % 4]);
+                    if round % 3 == 0 {
+                        fill(&stack.runtime, &shared, round, stream);
+                    }
+                    kept.push(own);
+                    if kept.len() > 5 {
+                        kept.remove(round as usize % 5);
+                    }
+                }
+            });
+        }
+    });
+    let recording = trace.finish();
+    assert!(recording.waits.len() > 500, "{}", recording.waits.len());
+    let unexplained: Vec<_> =
+        recording.waits.iter().filter(|wait| !matches!(wait.cause, WaitCause::Blocks(_))).collect();
+    assert!(
+        unexplained.is_empty(),
+        "{} of {}: {:?}",
+        unexplained.len(),
+        recording.waits.len(),
+        unexplained.first()
+    );
 }
