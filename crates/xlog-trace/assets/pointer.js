@@ -29,9 +29,11 @@ function hideTooltip() {
 /** The first lines about what is under the pointer. */
 function describe(what) {
   if (what.wait !== undefined) {
-    const { source, stream } = data.waits;
+    const { source, stream, to } = data.waits;
     const from = source[what.wait] < 0 ? "nothing" : data.streams[source[what.wait]];
-    return [`${data.streams[stream[what.wait]]} waits for ${from}`, reasonsOf(what.wait)];
+    const next = to[what.wait];
+    const who = next < 0 ? "" : `${data.names[data.operations.name[next]]} on `;
+    return [`${who}${data.streams[stream[what.wait]]} waits for ${from}`, reasonsOf(what.wait)];
   }
   if (what.call !== undefined) {
     const took = data.calls.length[what.call];

@@ -107,13 +107,16 @@ impl TracingDriver {
             log: Mutex::new(Log::new(limit)),
             streams: RwLock::default(),
         });
+        // The first stamp has the device's clock set beside the host's, which takes a while: here,
+        // and not in the middle of the program.
+        let spare = inner.create_stamp().ok().flatten().into_iter().collect();
         let watcher = Arc::new(TraceWatcher::new(Arc::clone(&notes), inner.watcher()));
         Self {
             inner,
             notes,
             watcher,
             kernels: RwLock::default(),
-            spare: Mutex::default(),
+            spare: Mutex::new(spare),
             over: AtomicBool::new(false),
         }
     }

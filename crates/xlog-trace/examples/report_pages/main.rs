@@ -29,7 +29,7 @@ fn main() -> Result<(), Failure> {
     let folder = std::env::args().nth(1).ok_or("name the folder to write to")?;
     let folder = Path::new(&folder);
 
-    let small = traced(|trace| joins::run(trace.driver(), 1, 100_000))?;
+    let small = traced(|trace| joins::run(trace.driver(), 3, 100_000))?;
     write(&small, None, &folder.join("small.html"))?;
     let hostile = traced(|trace| hand_over(trace, 6, 3, HOSTILE))?;
     let hazard = Hazard { title: HOSTILE.to_owned(), text: format!("about {HOSTILE}") };
