@@ -169,12 +169,13 @@ function drawArrows(context, width, { x }) {
     const bundles = new Map();
     for (const arrow of shown) {
       const place = Math.round(x(arrow.end) / 12);
-      const key = `${arrow.source},${arrow.target},${place}`;
+      const key = (arrow.source * 4096 + arrow.target) * 1e6 + place;
       const bundle = bundles.get(key);
       if (bundle === undefined) bundles.set(key, { arrow, count: 1 });
       else bundle.count += 1;
     }
-    const most = Math.max(...[...bundles.values()].map((bundle) => bundle.count));
+    let most = 1;
+    for (const { count } of bundles.values()) most = Math.max(most, count);
     for (const { arrow, count } of bundles.values()) {
       const line = curve(arrow, x);
       context.globalAlpha = 0.1 + 0.3 * (count / most);

@@ -145,7 +145,10 @@ impl Analysis<'_> {
             Call::DeclarationOver { declaration } => {
                 self.open.retain(|open| open.number != declaration);
             }
-            Call::Block { ref note, stream } => self.see_block((span, thread), note, stream),
+            Call::Block { block, stream } => {
+                let log = self.log;
+                self.see_block((span, thread), &log.blocks[block as usize], stream);
+            }
         }
     }
 

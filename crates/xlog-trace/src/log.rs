@@ -54,8 +54,8 @@ pub(crate) enum Call {
     Declared { declaration: u32 },
     /// Its work is enqueued.
     DeclarationOver { declaration: u32 },
-    /// The runtime handed a block out, or took it back.
-    Block { note: BlockNote, stream: Option<u32> },
+    /// The runtime handed a block out, or took it back: an index into [`Log::blocks`].
+    Block { block: u32, stream: Option<u32> },
 }
 
 /// Enqueued work.
@@ -87,6 +87,7 @@ pub(crate) struct Log {
     pub(crate) entries: Vec<Entry>,
     pub(crate) work: Vec<Work>,
     pub(crate) declarations: Vec<Declaration>,
+    pub(crate) blocks: Vec<BlockNote>,
     /// What the runtime calls each stream, where it has said so.
     pub(crate) stream_names: Vec<Option<u32>>,
     /// Threads by name, numbered in the order in which they were first seen.
@@ -104,6 +105,7 @@ impl Log {
             entries: Vec::new(),
             work: Vec::new(),
             declarations: Vec::new(),
+            blocks: Vec::new(),
             stream_names: Vec::new(),
             threads: Vec::new(),
             thread_numbers: FxHashMap::default(),
@@ -143,6 +145,18 @@ impl Log {
         self.work.push(Work { kind, device: None });
         self.entries.push(Entry { span, thread, call: Call::Work { stream, work } });
         Some(work)
+    }
+
+    /// Notes what became of a block.
+    pub(crate) fn push_block(&mut self, span: Span, note: &BlockNote, stream: Option<u32>) {
+        if self.has_room() {
+            if let Some(stream) = stream {
+                self.name_stream(stream, note.stream_name);
+            }
+            self.blocks.push(*note);
+        }
+        let block = self.blocks.len().saturating_sub(1) as u32;
+        self.push(span, Call::Block { block, stream });
     }
 
     /// A number for another stream.

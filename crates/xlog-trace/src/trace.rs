@@ -6,7 +6,7 @@ use xlog_driver::Driver;
 
 use crate::{Recording, analysis, driver::TracingDriver};
 
-/// Notes a trace keeps unless told otherwise: some hundred megabytes, and a million launches.
+/// Notes a trace keeps unless told otherwise: half a million launches, and some hundred megabytes.
 const DEFAULT_LIMIT: usize = 4_000_000;
 
 /// A trace of one device, from now until it is [finished](Self::finish).
@@ -22,8 +22,8 @@ impl Trace {
         Self::with_limit(inner, DEFAULT_LIMIT)
     }
 
-    /// The same, keeping `notes` notes at most: a launch takes four or five, with its uses, its
-    /// event and its waits. What comes after them is counted, and left out.
+    /// The same, keeping `notes` notes at most: a launch takes about six, with what it declares,
+    /// its event, its waits and its memory. What comes after them is counted, and left out.
     #[must_use]
     pub fn with_limit(inner: Arc<dyn Driver>, notes: usize) -> Self {
         Self { driver: Arc::new(TracingDriver::new(inner, notes)) }

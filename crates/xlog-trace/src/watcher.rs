@@ -97,10 +97,6 @@ impl DeviceWatcher for TraceWatcher {
         }
         let stream = note.stream.map(|stream| self.notes.stream(stream).number);
         let span = self.instant();
-        let mut log = self.notes.log();
-        if let Some(stream) = stream.filter(|_| log.has_room()) {
-            log.name_stream(stream, note.stream_name);
-        }
-        log.push(span, Call::Block { note: *note, stream });
+        self.notes.log().push_block(span, note, stream);
     }
 }

@@ -264,12 +264,14 @@ mod tests {
 
     #[test]
     fn more_is_better_for_rates_and_what_was_beside_has_a_ratio_of_its_own() {
-        let old = rows(&[
-            r#"{"bench":"alloc","case":"a","threads":8,"ns_per_pair":50.0,"driver_ns_per_pair":100.0,"times_one_thread":4.0}"#,
-        ]);
-        let new = rows(&[
-            r#"{"bench":"alloc","case":"a","threads":8,"ns_per_pair":100.0,"driver_ns_per_pair":200.0,"times_one_thread":8.0}"#,
-        ]);
+        let row = |ours: f64, driver: f64, times: f64| {
+            let row = json!({
+                "bench": "alloc", "case": "threads", "threads": 8, "ns_per_pair": ours,
+                "driver_ns_per_pair": driver, "times_one_thread": times,
+            });
+            rows(&[&row.to_string()])
+        };
+        let (old, new) = (row(50.0, 100.0, 4.0), row(100.0, 200.0, 8.0));
         let figures = compare(&old, &new).figures;
         let ratios: Vec<_> = figures.iter().map(|one| (one.figure, one.ratio)).collect();
         assert_eq!(ratios, [("ns_per_pair", 2.0), ("times_one_thread", 0.5)]);

@@ -63,8 +63,8 @@ pub(crate) fn fill(
         .expect("a launch");
 }
 
-/// Streams held back until this is dropped, each by a kernel that polls pinned memory and is launched
-/// past the recorder: to the runtime the streams are just slow.
+/// Streams held back until this is dropped, each by a kernel that polls pinned memory and is
+/// launched past the recorder: to the runtime the streams are just slow.
 pub(crate) struct Held<'s> {
     runtime: &'s XlogDeviceRuntime,
     flag: *mut u32,
