@@ -18,8 +18,29 @@ use crate::{
     memory::MemoryBooks,
 };
 
-/// For each stream, the place of another's log that it follows.
-type Clock = Vec<usize>;
+/// For each stream, up to which place of the log another follows it; none is 0.
+#[derive(Clone, Default)]
+struct Clock(Vec<usize>);
+
+impl Clock {
+    fn get(&self, stream: u32) -> usize {
+        self.0.get(stream as usize).copied().unwrap_or(0)
+    }
+
+    fn raise(&mut self, stream: u32, to: usize) {
+        let stream = stream as usize;
+        if self.0.len() <= stream {
+            self.0.resize(stream + 1, 0);
+        }
+        self.0[stream] = self.0[stream].max(to);
+    }
+
+    fn join(&mut self, other: &Self) {
+        for (stream, to) in other.0.iter().enumerate().filter(|(_, to)| **to > 0) {
+            self.raise(stream as u32, *to);
+        }
+    }
+}
 
 /// What an event stands for.
 struct Recorded {
@@ -58,6 +79,8 @@ struct Analysis<'l> {
     /// By thread and stream.
     unexplained: FxHashMap<(u32, u32), Vec<Unexplained>>,
     open: Vec<OpenDeclaration>,
+    /// Addresses that the driver gave again before the free of what was there is noted: how often.
+    frees_to_come: FxHashMap<u64, u32>,
 }
 
 /// What came of a log.
@@ -75,11 +98,12 @@ pub(crate) fn analyse(log: &Log, info: &DeviceInfo) -> Recording {
         history: History::default(),
         books: MemoryBooks::default(),
         events: FxHashMap::default(),
-        clocks: vec![vec![0; streams]; streams],
+        clocks: vec![Clock::default(); streams],
         last_work: vec![None; streams],
         targetless: (0..streams).map(|_| Vec::new()).collect(),
         unexplained: FxHashMap::default(),
         open: Vec::new(),
+        frees_to_come: FxHashMap::default(),
     };
     for (index, entry) in log.entries.iter().enumerate() {
         // From 1: a clock of 0 follows nothing.
@@ -112,11 +136,21 @@ impl Analysis<'_> {
                     operation: None,
                     block: None,
                 });
+                if self.books.has(address) {
+                    self.history.freed(address);
+                    self.books.freed(span.end, address);
+                    *self.frees_to_come.entry(address).or_default() += 1;
+                }
                 self.history.allocated(address, bytes, birth);
                 self.books.allocated(span.end, address, bytes);
                 self.call(CallKind::Allocate, span, thread);
             }
             Call::Freed { address, stream } => {
+                self.call(CallKind::Free, span, thread);
+                if let Some(count) = self.frees_to_come.get_mut(&address).filter(|n| **n > 0) {
+                    *count -= 1;
+                    return;
+                }
                 let priors = self.history.freed(address);
                 if let Some(stream) = stream {
                     self.explain(
@@ -129,7 +163,6 @@ impl Analysis<'_> {
                     );
                 }
                 self.books.freed(span.end, address);
-                self.call(CallKind::Free, span, thread);
             }
             Call::PinnedAllocated => self.call(CallKind::AllocatePinned, span, thread),
             Call::PinnedFreed => self.call(CallKind::FreePinned, span, thread),
@@ -219,13 +252,10 @@ impl Analysis<'_> {
         self.targetless[stream as usize].push(wait);
         let Some(recorded) = recorded else { return };
         let (source, clock) = (recorded.stream, &mut self.clocks[stream as usize]);
-        let one =
-            Unexplained { wait, source, after: clock[source as usize], before: recorded.index };
+        let one = Unexplained { wait, source, after: clock.get(source), before: recorded.index };
         self.unexplained.entry((thread, stream)).or_default().push(one);
-        for (ours, theirs) in clock.iter_mut().zip(&recorded.clock) {
-            *ours = (*ours).max(*theirs);
-        }
-        clock[source as usize] = clock[source as usize].max(recorded.index);
+        clock.join(&recorded.clock);
+        clock.raise(source, recorded.index);
     }
 
     fn see_declaration(&mut self, thread: u32, number: u32) {
@@ -268,6 +298,11 @@ impl Analysis<'_> {
                 let (generation, born) = (note.generation, span.end);
                 let born = Block { tag, generation, bytes, stream, born, gone: None };
                 self.recording.blocks.push(born);
+                for (address, generation) in
+                    self.history.overtaken(note.address, note.address + bytes)
+                {
+                    self.take_back(span.end, address, generation);
+                }
                 let priors = self.history.handed_out(block, note);
                 if let Some(stream) = stream {
                     self.explain(
@@ -289,13 +324,15 @@ impl Analysis<'_> {
                 }
                 self.books.handed_out(span.end, key, bytes, tag);
             }
-            BlockChange::TakenBack => {
-                if let Some(block) = self.history.taken_back(note.address, note.generation) {
-                    self.recording.blocks[block as usize].gone = Some(span.end);
-                }
-                self.books.taken_back(span.end, key, tag);
-            }
+            BlockChange::TakenBack => self.take_back(span.end, note.address, note.generation),
         }
+    }
+
+    fn take_back(&mut self, at: u64, address: u64, generation: u64) {
+        let Some(block) = self.history.taken_back(address, generation) else { return };
+        let block = &mut self.recording.blocks[block as usize];
+        block.gone = Some(at);
+        self.books.taken_back(at, (address, generation), block.tag);
     }
 
     /// Gives the waits that a thread has queued on a stream their reasons among `priors`.

@@ -238,10 +238,13 @@ impl TracingDriver {
 
 impl Drop for TracingDriver {
     fn drop(&mut self) {
-        self.close();
-        for stamp in self.spare.get_mut().drain(..) {
-            // SAFETY: a stamp of this driver that is on no stream's list, and its last use. One
-            // that could not be destroyed ends with the device.
+        let mut stamps = std::mem::take(self.spare.get_mut());
+        for stream in self.notes.all_streams() {
+            stream.order.lock().give_up(&mut stamps);
+        }
+        for stamp in stamps {
+            // SAFETY: a stamp of this driver, which no list names any more: its last use. One that
+            // could not be destroyed ends with the device.
             let _ = unsafe { self.inner.destroy_stamp(stamp) };
         }
     }

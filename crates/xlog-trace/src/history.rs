@@ -43,6 +43,8 @@ struct Live {
 pub(crate) struct History {
     /// Blocks in use, by address and generation.
     live: FxHashMap<(u64, u64), Live>,
+    /// Their generations, by address alone.
+    live_at: BTreeMap<u64, u64>,
     /// Memory that no block is in any more, by address.
     retired: BTreeMap<u64, Range>,
     /// The driver's allocations, by address: their ends, and where they are valid from.
@@ -68,6 +70,15 @@ impl History {
         priors
     }
 
+    /// Blocks, by address and generation, whose memory is being handed out again: they have been
+    /// taken back by another thread, which has not come to say so yet.
+    pub(crate) fn overtaken(&self, start: u64, end: u64) -> Vec<(u64, u64)> {
+        let before = self.live_at.range(..start).next_back();
+        let overlapping = before.into_iter().chain(self.live_at.range(start..end));
+        let keys = overlapping.map(|(address, generation)| (*address, *generation));
+        keys.filter(|key| self.live.get(key).is_some_and(|live| live.range.end > start)).collect()
+    }
+
     /// A block was handed out: what had its memory before.
     pub(crate) fn handed_out(&mut self, block: u32, note: &BlockNote) -> Vec<Prior> {
         let (start, end) = (note.address, note.address + note.bytes as u64);
@@ -77,12 +88,16 @@ impl History {
         priors.extend(birth);
         let range = Range { end, priors: priors.clone() };
         self.live.insert((start, note.generation), Live { block, start, range });
+        self.live_at.insert(start, note.generation);
         priors
     }
 
     /// A block was taken back: which one, if it was known.
     pub(crate) fn taken_back(&mut self, address: u64, generation: u64) -> Option<u32> {
         let live = self.live.remove(&(address, generation))?;
+        if self.live_at.get(&address) == Some(&generation) {
+            self.live_at.remove(&address);
+        }
         self.retired.insert(live.start, live.range);
         Some(live.block)
     }
@@ -131,5 +146,71 @@ impl History {
             }
         }
         priors
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use xlog_driver::BlockChange;
+
+    use super::*;
+
+    fn note(address: u64, bytes: usize, generation: u64) -> BlockNote {
+        BlockNote {
+            change: BlockChange::HandedOut,
+            address,
+            bytes,
+            tag: "block",
+            generation,
+            stream: None,
+            stream_name: 0,
+            place: None,
+        }
+    }
+
+    fn used(stream: u32, index: usize, access: Access) -> Prior {
+        Prior { stream, index, access: Some(access), operation: None, block: None }
+    }
+
+    #[test]
+    fn a_block_inherits_the_uses_of_what_had_its_bytes_and_of_nothing_else() {
+        let mut history = History::default();
+        history.allocated(1000, 1000, None);
+        history.handed_out(0, &note(1000, 100, 1));
+        history.handed_out(1, &note(1100, 100, 2));
+        history.used(1000, 1, used(7, 1, Access::Write));
+        history.used(1100, 2, used(8, 2, Access::Write));
+        assert_eq!(history.taken_back(1000, 1), Some(0));
+        assert_eq!(history.taken_back(1100, 2), Some(1));
+        let streams = |priors: Vec<Prior>| priors.iter().map(|one| one.stream).collect::<Vec<_>>();
+        assert_eq!(streams(history.handed_out(2, &note(1050, 100, 3))), [7, 8]);
+        assert_eq!(streams(history.handed_out(3, &note(1000, 50, 4))), [7]);
+        assert_eq!(streams(history.handed_out(4, &note(1150, 50, 5))), [8]);
+        assert!(history.handed_out(5, &note(1200, 50, 6)).is_empty());
+    }
+
+    #[test]
+    fn a_write_stands_for_all_before_it_and_a_read_for_its_streams_own() {
+        let mut history = History::default();
+        history.handed_out(0, &note(0, 10, 1));
+        for (stream, index) in [(1, 1), (2, 2), (1, 3)] {
+            history.used(0, 1, used(stream, index, Access::Read));
+        }
+        let indices = |history: &History| {
+            history.priors(0, 1).iter().map(|prior| prior.index).collect::<Vec<_>>()
+        };
+        assert_eq!(indices(&history), [2, 3]);
+        history.used(0, 1, used(3, 4, Access::ReadWrite));
+        assert_eq!(indices(&history), [4]);
+    }
+
+    #[test]
+    fn memory_that_is_handed_out_before_its_return_is_noted_is_found() {
+        let mut history = History::default();
+        history.handed_out(0, &note(100, 100, 1));
+        history.handed_out(1, &note(200, 100, 2));
+        assert_eq!(history.overtaken(150, 200), [(100, 1)]);
+        assert_eq!(history.overtaken(100, 250), [(100, 1), (200, 2)]);
+        assert!(history.overtaken(300, 400).is_empty());
     }
 }

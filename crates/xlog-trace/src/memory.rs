@@ -23,6 +23,11 @@ pub(crate) struct MemoryBooks {
 }
 
 impl MemoryBooks {
+    /// Whether the driver's memory at an address is known to be there.
+    pub(crate) fn has(&self, address: u64) -> bool {
+        self.allocations.contains_key(&address)
+    }
+
     /// The driver gave memory.
     pub(crate) fn allocated(&mut self, at: u64, address: u64, bytes: u64) {
         self.allocations.insert(address, bytes);

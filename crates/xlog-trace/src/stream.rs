@@ -84,7 +84,7 @@ impl Stamped {
         self.ask_at = self.out.len() + BATCH;
     }
 
-    /// Stamps that will never be answered for: the device is lost.
+    /// Gives up on the times of work that has none yet.
     pub(crate) fn give_up(&mut self, spare: &mut Vec<RawStamp>) {
         for bracket in self.out.drain(..) {
             spare.push(bracket.begin);
@@ -95,6 +95,6 @@ impl Stamped {
 
 /// When the device passed a stamp. A device that cannot say has no times, and the trace goes on.
 fn time_of(driver: &dyn Driver, stamp: RawStamp) -> Option<Instant> {
-    // SAFETY: stamps on a stream's list are this driver's, and are destroyed only when it is empty.
+    // SAFETY: stamps on a stream's list are this driver's, and are destroyed only once taken off it.
     unsafe { driver.stamp_time(stamp) }.ok().flatten()
 }
