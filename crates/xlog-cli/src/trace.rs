@@ -25,6 +25,13 @@ pub(crate) struct TraceOptions {
     /// their reasons, memory
     #[arg(long, value_name = "FILE", help_heading = "Tracing")]
     report: Option<PathBuf>,
+}
+
+/// The same for commands whose work can be checked too.
+#[derive(Clone, Debug, Default, Args)]
+pub(crate) struct CheckedTraceOptions {
+    #[command(flatten)]
+    trace: TraceOptions,
     /// Hold every access of every kernel against what orders it, and end with 1 if two could race:
     /// on the host device, and many times slower
     #[arg(long, help_heading = "Tracing")]
@@ -44,30 +51,45 @@ pub(crate) struct TracedDriver {
 impl TraceOptions {
     /// Opens a device's driver. A file that cannot be written is an error now, before the work.
     pub(crate) fn open(&self, device: DeviceChoice) -> Result<TracedDriver, Failure> {
+        self.check_files()?;
+        Ok(self.over(device.open_driver()?, None))
+    }
+
+    fn check_files(&self) -> Result<(), BadInput> {
         for path in self.trace.iter().chain(&self.report) {
             let unusable = |error| cannot_write(path, &error);
             drop(Unfinished::create(path).map_err(unusable)?);
         }
-        let mut oracle = None;
-        let mut driver = match device {
-            DeviceChoice::Cuda(_) if self.checked => Err(BadInput(
-                "--checked looks at every access of a kernel, which only the host device can \
-                 show; add --device host"
-                    .into(),
-            ))?,
-            _ if self.checked => {
-                let watcher = Arc::new(Oracle::new());
-                oracle = Some(Arc::clone(&watcher));
-                Arc::new(HostDriver::new(0).watched_by(watcher)) as Arc<dyn Driver>
-            }
-            _ => device.open_driver()?,
-        };
+        Ok(())
+    }
+
+    fn over(&self, mut driver: Arc<dyn Driver>, oracle: Option<Arc<Oracle>>) -> TracedDriver {
         let wanted = self.trace.is_some() || self.report.is_some();
         let trace = wanted.then(|| Trace::new(Arc::clone(&driver)));
         if let Some(trace) = &trace {
             driver = trace.driver();
         }
-        Ok(TracedDriver { driver, trace, oracle, options: self.clone() })
+        TracedDriver { driver, trace, oracle, options: self.clone() }
+    }
+}
+
+impl CheckedTraceOptions {
+    /// Opens a device's driver, as [`TraceOptions::open`] does.
+    pub(crate) fn open(&self, device: DeviceChoice) -> Result<TracedDriver, Failure> {
+        if !self.checked {
+            return self.trace.open(device);
+        }
+        if matches!(device, DeviceChoice::Cuda(_)) {
+            Err(BadInput(
+                "--checked looks at every access of a kernel, which only the host device can \
+                 show; add --device host"
+                    .into(),
+            ))?;
+        }
+        self.trace.check_files()?;
+        let oracle = Arc::new(Oracle::new());
+        let driver = HostDriver::new(0).watched_by(Arc::clone(&oracle) as _);
+        Ok(self.trace.over(Arc::new(driver), Some(oracle)))
     }
 }
 

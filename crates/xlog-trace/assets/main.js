@@ -164,6 +164,7 @@ showSummary();
 showHazards();
 showLegends();
 showTables();
+showReasons();
 setTheme(dark.matches ? "dark" : "light");
 view.drawNow();
 

@@ -170,6 +170,14 @@ function duration(nanoseconds) {
   return `${(nanoseconds / 1e9).toPrecision(4)} s`;
 }
 
+/** A time, with as many digits as it takes to tell places of a range `width` wide apart. */
+function moment(nanoseconds, width) {
+  const [unit, name] = nanoseconds < 1e6 ? [1e3, "µs"] : nanoseconds < 1e9
+    ? [1e6, "ms"] : [1e9, "s"];
+  const digits = Math.ceil(Math.log10(unit / Math.max(1, width))) + 2;
+  return `${(nanoseconds / unit).toFixed(Math.min(9, Math.max(0, digits)))} ${name}`;
+}
+
 /** Bytes, with a unit that suits them. */
 function bytes(count) {
   const units = ["B", "KiB", "MiB", "GiB", "TiB"];

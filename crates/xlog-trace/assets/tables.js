@@ -146,6 +146,40 @@ function showTables() {
   );
 }
 
+/** How often each reason made a stream wait; a wait for several blocks counts for each. */
+function showReasons() {
+  const rows = new Map();
+  const count = (what, tag, wait) => {
+    const key = `${what}\n${tag}`;
+    const row = rows.get(key) ?? { what, tag, times: 0, first: wait, last: -1 };
+    if (row.last !== wait) row.times += 1;
+    row.last = wait;
+    rows.set(key, row);
+  };
+  for (let wait = 0; wait < model.waits; wait += 1) {
+    const cause = data.waits.cause[wait];
+    if (cause !== 0) count(cause === 1 ? "fence of the host" : "not declared", "", wait);
+    const end = model.reasonStart[wait];
+    for (let at = end - data.waits.reasons[wait]; at < end; at += 1) {
+      const block = data.reasons.block[at];
+      const tag = block < 0 ? "" : data.tags[data.blocks.tag[block]];
+      count(data.dependencies[data.reasons.dependency[at]], tag, wait);
+    }
+  }
+  document.getElementById("wait-panel").hidden = rows.size === 0;
+  const sorted = [...rows.values()].sort((one, other) => other.times - one.times);
+  fillTable(
+    document.getElementById("reasons"),
+    [["reason"], ["of blocks"], ["waits", true]],
+    sorted.slice(0, MOST_SLOW).map(({ what, tag, times, first }) => {
+      const button = element("button", what);
+      button.type = "button";
+      button.addEventListener("click", () => goTo({ wait: first }));
+      return [button, tag, number(times)];
+    }),
+  );
+}
+
 /** Selects something and brings it into view. */
 function goTo(what) {
   view.select(what);

@@ -68,8 +68,9 @@ const view = {
     const started = performance.now();
     for (const paint of view.painters) paint();
     view.drawMilliseconds = performance.now() - started;
+    const width = view.to - view.from;
     document.getElementById("range").textContent =
-      `${duration(view.from)} – ${duration(view.to)} (${duration(view.to - view.from)})`;
+      `${moment(view.from, width)} – ${moment(view.to, width)} (${duration(width)})`;
   },
 };
 

@@ -95,6 +95,6 @@ impl Stamped {
 
 /// When the device passed a stamp. A device that cannot say has no times, and the trace goes on.
 fn time_of(driver: &dyn Driver, stamp: RawStamp) -> Option<Instant> {
-    // SAFETY: stamps on a stream's list are this driver's, and are destroyed only once taken off it.
+    // SAFETY: a stamp on a stream's list is this driver's, and destroyed only once taken off it.
     unsafe { driver.stamp_time(stamp) }.ok().flatten()
 }

@@ -20,7 +20,7 @@ use self::{plan::Plan, stack::Stack};
 use crate::{
     BadInput, Failure,
     device::{DeviceChoice, label},
-    trace::TraceOptions,
+    trace::CheckedTraceOptions,
 };
 
 /// How `xlog replay` runs.
@@ -53,7 +53,7 @@ pub(crate) struct ReplayOptions {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    trace: TraceOptions,
+    trace: CheckedTraceOptions,
 }
 
 /// Reads, checks and runs a log.
