@@ -18,14 +18,13 @@ pub struct RawEvent(pub u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawStamp(pub u64);
 
-/// What a stamp keeps the time of.
+/// The stamps of one kernel, copy or fill.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum StampPlace {
-    /// The end of everything that is on the stream so far.
-    Behind,
-    /// The beginning of the next kernel, copy or fill on the stream. A device that cannot tell
-    /// answers with when it came to the stamp, which can be before that work was enqueued.
-    BeforeNext,
+pub struct WorkStamps {
+    /// Passed when the work begins.
+    pub begin: RawStamp,
+    /// Passed when the work has ended.
+    pub end: RawStamp,
 }
 
 /// A kernel loaded on a device.
@@ -131,30 +130,39 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// As the trait says.
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()>;
 
-    /// A new stamp, not yet put on a stream; `None` from a device that keeps no time. For tracing:
+    /// A new stamp, not yet on a stream; `None` from a device that keeps no time. For tracing:
     /// stamps order nothing, and nobody can wait for one.
     fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
         Ok(None)
     }
 
-    /// Puts a stamp on `stream`. It is put on a stream again only once its time was answered.
+    /// Has the device note, at two stamps, when it begins and ends the next kernel, copy or fill on
+    /// `stream`. The caller enqueues that, and then [closes](Self::close_stamps) what this opens,
+    /// also if it was refused; nobody else enqueues there meanwhile. Stamps are used again once
+    /// both times were answered, or if the work was refused.
     ///
     /// # Safety
-    /// As the trait says; the stamp is this driver's, and not destroyed.
-    unsafe fn record_stamp(
-        &self,
-        stamp: RawStamp,
-        place: StampPlace,
-        stream: RawStream,
-    ) -> DriverResult<()> {
-        let _ = (stamp, place, stream);
+    /// As the trait says; the stamps are this driver's, and not destroyed.
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        let _ = (stamps, stream);
         Ok(())
     }
 
-    /// When the device passed the stamp, on the host's clock; `None` if it has not yet.
+    /// Says that the work between two stamps is enqueued, or was refused.
     ///
     /// # Safety
-    /// As for [`record_stamp`](Self::record_stamp).
+    /// As for [`open_stamps`](Self::open_stamps), which was called with the same.
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        let _ = (stamps, stream);
+        Ok(())
+    }
+
+    /// When the device passed a stamp, on the host's clock; `None` if it has not yet. A device that
+    /// cannot tell when work begins answers with when its stream came to the work, which can be
+    /// while that was still being enqueued.
+    ///
+    /// # Safety
+    /// As for [`open_stamps`](Self::open_stamps).
     unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
         let _ = stamp;
         Ok(None)
@@ -163,7 +171,7 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// Destroys a stamp; a stream that holds it is not disturbed.
     ///
     /// # Safety
-    /// As for [`record_stamp`](Self::record_stamp); nobody uses the stamp afterwards.
+    /// As for [`open_stamps`](Self::open_stamps); nobody uses the stamp afterwards.
     unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
         let _ = stamp;
         Ok(())

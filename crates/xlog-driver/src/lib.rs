@@ -21,7 +21,7 @@ mod kernel;
 mod watch;
 
 pub use contract::{
-    Driver, RawEvent, RawFunction, RawStamp, RawStream, StampPlace, StreamProgress,
+    Driver, RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 pub use error::{DriverError, DriverResult};
 pub use info::{DeviceInfo, DeviceKind, MemoryInfo};

@@ -15,7 +15,7 @@ use std::{
 use parking_lot::Mutex;
 use xlog_driver::{
     Arguments, DeviceInfo, DeviceWatcher, Driver, DriverError, DriverResult, KernelDefinition,
-    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StampPlace, StreamProgress,
+    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 use crate::{Stall, check::Draw, stall::StalledCall};
@@ -321,14 +321,13 @@ impl Driver for LayeredDriver {
     fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
         self.inner.create_stamp()
     }
-    unsafe fn record_stamp(
-        &self,
-        stamp: RawStamp,
-        place: StampPlace,
-        stream: RawStream,
-    ) -> DriverResult<()> {
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
         // SAFETY: the caller's promises are the inner driver's, word for word.
-        unsafe { self.inner.record_stamp(stamp, place, stream) }
+        unsafe { self.inner.open_stamps(stamps, stream) }
+    }
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: the caller's promises are the inner driver's, word for word.
+        unsafe { self.inner.close_stamps(stamps, stream) }
     }
     unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
         // SAFETY: the caller's promises are the inner driver's, word for word.

@@ -17,7 +17,7 @@ use parking_lot::{Mutex, RwLock};
 use rustc_hash::FxHashMap;
 use xlog_driver::{
     Arguments, CopyKind, DeviceInfo, DeviceWatcher, Driver, DriverResult, KernelDefinition,
-    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StampPlace, StreamProgress,
+    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 use crate::{
@@ -144,21 +144,33 @@ impl TracingDriver {
         self.over.load(Ordering::Relaxed)
     }
 
-    /// Puts a stamp on a stream, if the device keeps time.
-    fn stamp(&self, place: StampPlace, stream: RawStream) -> Option<RawStamp> {
-        let spare = self.spare.lock().pop();
-        let stamp = match spare {
-            Some(stamp) => stamp,
-            None => self.inner.create_stamp().ok().flatten()?,
-        };
-        // SAFETY: the stamp is this driver's and on no stream; the stream is the caller's promise.
-        match unsafe { self.inner.record_stamp(stamp, place, stream) } {
-            Ok(()) => Some(stamp),
+    /// Two stamps for the next work on a stream, if the device keeps time.
+    fn open_stamps(&self, stream: RawStream) -> Option<WorkStamps> {
+        let (begin, end) = (self.spare_stamp()?, self.spare_stamp()?);
+        let stamps = WorkStamps { begin, end };
+        // SAFETY: this driver's stamps, which are on no stream; the stream is the caller's promise.
+        match unsafe { self.inner.open_stamps(stamps, stream) } {
+            Ok(()) => Some(stamps),
             Err(_) => {
-                self.spare.lock().push(stamp);
+                self.spare.lock().extend([begin, end]);
                 None
             }
         }
+    }
+
+    fn spare_stamp(&self) -> Option<RawStamp> {
+        let spare = self.spare.lock().pop();
+        spare.or_else(|| self.inner.create_stamp().ok().flatten())
+    }
+
+    /// Closes the stamps of work that was enqueued, if it was. Whether its times are to come.
+    fn close_stamps(&self, stamps: WorkStamps, stream: RawStream, enqueued: bool) -> bool {
+        // SAFETY: opened on this stream, with the stream's lock held since.
+        let closed = unsafe { self.inner.close_stamps(stamps, stream) }.is_ok() && enqueued;
+        if !closed {
+            self.spare.lock().extend([stamps.begin, stamps.end]);
+        }
+        closed
     }
 
     /// Writes down the times of work that is done.
@@ -184,17 +196,17 @@ impl TracingDriver {
         }
         let traced = self.notes.stream(stream);
         let mut stamped = traced.order.lock();
-        let first = self.stamp(StampPlace::BeforeNext, stream);
+        let stamps = self.open_stamps(stream);
         let begin = self.notes.now();
         let answer = call();
         let span = Span { begin, end: self.notes.now() };
-        let mut work = None;
-        if answer.is_ok() {
-            work = self.notes.log.lock().push_work(span, traced.number, kind);
-        }
-        if let Some(first) = first {
-            let last = if answer.is_ok() { self.stamp(StampPlace::Behind, stream) } else { None };
-            stamped.push(work, first, last);
+        if let Some(stamps) = stamps
+            && self.close_stamps(stamps, stream, answer.is_ok())
+        {
+            let work = self.notes.log.lock().push_work(span, traced.number, kind);
+            stamped.push(work, stamps);
+        } else if answer.is_ok() {
+            self.notes.log.lock().push_work(span, traced.number, kind);
         }
         if stamped.is_due() {
             self.collect(&mut stamped);
@@ -314,26 +326,7 @@ impl Driver for TracingDriver {
         // SAFETY: the caller's promise.
         self.on_host(|| unsafe { self.inner.synchronize_event(event) }, |()| Call::EventAwaited)
     }
-    fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
-        self.inner.create_stamp()
-    }
-    unsafe fn record_stamp(
-        &self,
-        stamp: RawStamp,
-        place: StampPlace,
-        stream: RawStream,
-    ) -> DriverResult<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.record_stamp(stamp, place, stream) }
-    }
-    unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.stamp_time(stamp) }
-    }
-    unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
-        // SAFETY: the caller's promise.
-        unsafe { self.inner.destroy_stamp(stamp) }
-    }
+    // No stamps for others: work has those of this trace.
     fn allocate(&self, bytes: usize) -> DriverResult<u64> {
         let note = |&address: &u64| Call::Allocated { address, bytes: bytes as u64, stream: None };
         self.on_host(|| self.inner.allocate(bytes), note)

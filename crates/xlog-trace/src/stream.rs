@@ -3,7 +3,7 @@
 use std::{collections::VecDeque, time::Instant};
 
 use parking_lot::Mutex;
-use xlog_driver::{Driver, RawStamp};
+use xlog_driver::{Driver, RawStamp, WorkStamps};
 
 /// Stamps that are out on a stream before the device is asked about them again.
 const BATCH: usize = 512;
@@ -21,11 +21,9 @@ pub(crate) struct TracedStream {
 /// Work between its stamps.
 #[derive(Debug)]
 struct Bracket {
-    /// Its number in the log, unless the log was full or the call failed.
+    /// Its number in the log, unless the log was full.
     work: Option<u32>,
-    begin: RawStamp,
-    /// None if the call failed.
-    end: Option<RawStamp>,
+    stamps: WorkStamps,
 }
 
 /// Work whose times are not known yet, oldest first.
@@ -50,8 +48,8 @@ impl TracedStream {
 
 impl Stamped {
     /// Adds work that was enqueued between two stamps.
-    pub(crate) fn push(&mut self, work: Option<u32>, begin: RawStamp, end: Option<RawStamp>) {
-        self.out.push_back(Bracket { work, begin, end });
+    pub(crate) fn push(&mut self, work: Option<u32>, stamps: WorkStamps) {
+        self.out.push_back(Bracket { work, stamps });
     }
 
     /// Whether it is time to ask the device about stamps.
@@ -70,15 +68,11 @@ impl Stamped {
         spare: &mut Vec<RawStamp>,
         times: &mut Vec<Times>,
     ) {
-        while let Some(bracket) = self.out.front() {
-            let last = bracket.end.unwrap_or(bracket.begin);
-            let Some(end) = time_of(driver, last) else { break };
-            let begin = time_of(driver, bracket.begin).unwrap_or(end);
-            if let (Some(work), Some(_)) = (bracket.work, bracket.end) {
-                times.push(Times { work, begin, end });
-            }
-            spare.push(bracket.begin);
-            spare.extend(bracket.end);
+        while let Some(&Bracket { work, stamps }) = self.out.front() {
+            let Some(end) = time_of(driver, stamps.end) else { break };
+            let begin = time_of(driver, stamps.begin).unwrap_or(end);
+            times.extend(work.map(|work| Times { work, begin, end }));
+            spare.extend([stamps.begin, stamps.end]);
             self.out.pop_front();
         }
         self.ask_at = self.out.len() + BATCH;
@@ -87,8 +81,7 @@ impl Stamped {
     /// Gives up on the times of work that has none yet.
     pub(crate) fn give_up(&mut self, spare: &mut Vec<RawStamp>) {
         for bracket in self.out.drain(..) {
-            spare.push(bracket.begin);
-            spare.extend(bracket.end);
+            spare.extend([bracket.stamps.begin, bracket.stamps.end]);
         }
     }
 }

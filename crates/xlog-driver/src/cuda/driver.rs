@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     Arguments, DeviceInfo, Driver, DriverResult, KernelDefinition, LaunchDims, MemoryInfo,
-    RawEvent, RawFunction, RawStamp, RawStream, StampPlace, StreamProgress,
+    RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 /// One GPU behind NVIDIA's driver.
@@ -153,14 +153,14 @@ impl Driver for CudaDriver {
         self.stamps.create(&self.context).map(Some)
     }
 
-    unsafe fn record_stamp(
-        &self,
-        stamp: RawStamp,
-        _place: StampPlace,
-        stream: RawStream,
-    ) -> DriverResult<()> {
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
         // SAFETY: the caller keeps the trait's contract; a stamp is an event.
-        unsafe { event::record(&self.context, RawEvent(stamp.0), stream) }
+        unsafe { event::record(&self.context, RawEvent(stamps.begin.0), stream) }
+    }
+
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: the caller keeps the trait's contract; a stamp is an event.
+        unsafe { event::record(&self.context, RawEvent(stamps.end.0), stream) }
     }
 
     unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {

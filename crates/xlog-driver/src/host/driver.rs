@@ -20,7 +20,7 @@ use super::{
 use crate::{
     Arguments, CopyKind, DeviceCall, DeviceInfo, DeviceKind, DeviceWatcher, Driver, DriverError,
     DriverResult, KernelDefinition, LaunchDims, MemoryInfo, OperationId, RawEvent, RawFunction,
-    RawStamp, RawStream, StampPlace, StreamProgress,
+    RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 /// Memory of a host device where the machine does not tell how much it has.
@@ -105,7 +105,7 @@ impl HostDriver {
         // SAFETY: `Driver`'s unsafe methods, the only callers, were promised a live stream.
         let core = unsafe { core(&stream) };
         let Some(watch) = &self.watch else {
-            core.enqueue(Entry::Run { operation, number: OperationId(0) });
+            core.enqueue(Entry::Run { operation, number: OperationId(0), stamps: None });
             return Ok(());
         };
         loop {
@@ -117,7 +117,7 @@ impl HostDriver {
             let number = OperationId(*next);
             *next += 1;
             watch.watcher.called(&operation.call(number, stream));
-            core.enqueue(Entry::Run { operation, number });
+            core.enqueue(Entry::Run { operation, number, stamps: None });
             return Ok(());
         }
     }
@@ -342,29 +342,22 @@ impl Driver for HostDriver {
         Ok(Some(RawStamp(Arc::into_raw(Arc::<HostStamp>::default()) as u64)))
     }
 
-    unsafe fn record_stamp(
-        &self,
-        stamp: RawStamp,
-        place: StampPlace,
-        stream: RawStream,
-    ) -> DriverResult<()> {
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
         self.fault.check()?;
         // SAFETY: promised by the caller.
-        let (stamp, core) = unsafe { (shared_stamp(stamp), core(&stream)) };
-        stamp.clear();
-        let Some(watch) = &self.watch else {
-            core.enqueue(Entry::Stamp { stamp, place });
-            return Ok(());
-        };
-        // Whoever tells the watcher counts on nobody else taking the room it has found.
-        loop {
-            core.wait_for_room();
-            let _order = watch.next.lock();
-            if core.has_room() {
-                core.enqueue(Entry::Stamp { stamp, place });
-                return Ok(());
-            }
-        }
+        let (begin, end) = unsafe { (shared_stamp(stamps.begin), shared_stamp(stamps.end)) };
+        begin.clear();
+        end.clear();
+        // SAFETY: promised by the caller.
+        unsafe { core(&stream) }.stamp_next(Some(Box::new([begin, end])));
+        Ok(())
+    }
+
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        let _ = stamps;
+        // SAFETY: promised by the caller.
+        unsafe { core(&stream) }.stamp_next(None);
+        Ok(())
     }
 
     unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {

@@ -18,7 +18,7 @@ use super::{
     operation::{Operation, Watched},
     stamp::HostStamp,
 };
-use crate::{DeviceWatcher, DriverError, DriverResult, OperationId, StampPlace};
+use crate::{DeviceWatcher, DriverError, DriverResult, OperationId};
 
 /// Operations a stream holds before enqueueing blocks, about what a GPU's queue takes.
 pub(super) const QUEUE_DEPTH: u64 = 1024;
@@ -29,12 +29,10 @@ const SPINS: u32 = 64;
 /// One entry of a stream's queue.
 #[allow(clippy::large_enum_variant)] // as in `Operation`
 pub(super) enum Entry {
-    /// Does something; the number is for a watcher.
-    Run { operation: Operation, number: OperationId },
+    /// Does something; the number is for a watcher, the stamps for a trace.
+    Run { operation: Operation, number: OperationId, stamps: Option<Box<Stamps>> },
     /// Holds the stream until another has come far enough.
     Wait { place: Place },
-    /// Notes the time, now or when the next operation begins.
-    Stamp { stamp: Arc<HostStamp>, place: StampPlace },
 }
 
 /// A place in a stream: everything up to operation `number`.
@@ -50,8 +48,13 @@ impl Place {
     }
 }
 
+/// When an operation begins and ends.
+type Stamps = [Arc<HostStamp>; 2];
+
 struct Queue {
     entries: VecDeque<Entry>,
+    /// For the next operation.
+    stamps: Option<Box<Stamps>>,
     enqueued: u64,
     worker_sleeps: bool,
     closing: bool,
@@ -78,6 +81,7 @@ impl StreamCore {
         let core = Arc::new(Self {
             queue: Mutex::new(Queue {
                 entries: VecDeque::new(),
+                stamps: None,
                 enqueued: 0,
                 worker_sleeps: false,
                 closing: false,
@@ -105,12 +109,17 @@ impl StreamCore {
     }
 
     /// Appends an operation, blocking while the queue is full.
-    pub(super) fn enqueue(&self, entry: Entry) {
+    pub(super) fn enqueue(&self, mut entry: Entry) {
         let mut queue = self.queue.lock();
         while queue.enqueued - self.finished() >= QUEUE_DEPTH {
             drop(queue);
             self.wait_for_room();
             queue = self.queue.lock();
+        }
+        if let Entry::Run { stamps, .. } = &mut entry
+            && queue.stamps.is_some()
+        {
+            *stamps = queue.stamps.take();
         }
         queue.entries.push_back(entry);
         queue.enqueued += 1;
@@ -119,6 +128,11 @@ impl StreamCore {
         if wake {
             self.work.notify_one();
         }
+    }
+
+    /// Has the next operation note its times, or no longer.
+    pub(super) fn stamp_next(&self, stamps: Option<Box<Stamps>>) {
+        self.queue.lock().stamps = stamps;
     }
 
     /// Whether the next operation would be taken without waiting. Nobody else may enqueue between
@@ -170,7 +184,6 @@ impl StreamCore {
 
     fn run(&self) {
         let mut batch = VecDeque::new();
-        let mut before_next = Vec::new();
         loop {
             {
                 let mut queue = self.queue.lock();
@@ -185,7 +198,7 @@ impl StreamCore {
                 std::mem::swap(&mut batch, &mut queue.entries);
             }
             for entry in batch.drain(..) {
-                self.execute(&entry, &mut before_next);
+                self.execute(&entry);
                 self.finished.fetch_add(1, Ordering::SeqCst);
                 if self.waiters.load(Ordering::SeqCst) > 0 {
                     // Taking the lock puts the notice after the waiter's last look.
@@ -196,21 +209,25 @@ impl StreamCore {
         }
     }
 
-    fn execute(&self, entry: &Entry, before_next: &mut Vec<Arc<HostStamp>>) {
+    fn execute(&self, entry: &Entry) {
         match entry {
-            Entry::Run { operation, number } => {
-                before_next.drain(..).for_each(|stamp| stamp.pass());
+            Entry::Run { operation, number, stamps } => {
+                if let Some(stamps) = stamps {
+                    stamps[0].pass();
+                }
                 let watcher = self.watcher.as_deref();
                 let watched = watcher.map(|watcher| Watched { watcher, operation: *number });
                 // SAFETY: `Driver`'s enqueueing methods were promised what this asks for.
                 unsafe { operation.execute(&self.fault, watched) }
+                // What a lost device passes over has not ended.
+                if let Some(stamps) = stamps
+                    && !self.fault.is_lost()
+                {
+                    stamps[1].pass();
+                }
             }
             Entry::Wait { place } if !self.fault.is_lost() => place.stream.wait_for(place.number),
             Entry::Wait { .. } => {}
-            Entry::Stamp { stamp, place: StampPlace::Behind } => stamp.pass(),
-            Entry::Stamp { stamp, place: StampPlace::BeforeNext } => {
-                before_next.push(Arc::clone(stamp));
-            }
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Times of a trace: in order, and the device's own.
 
-use xlog_driver::StampPlace;
+use xlog_cuda::CudaDevice;
+use xlog_driver::{Driver, WorkStamps};
 use xlog_testkit::{DriverCall, LayeredDriver, TestCase, TestDevice, cases};
 use xlog_trace::Trace;
 
@@ -24,44 +25,57 @@ fn tolerance(device: TestDevice) -> u64 {
     }
 }
 
+fn new_stamps(driver: &dyn Driver) -> WorkStamps {
+    let stamp = || driver.create_stamp().expect("a stamp").expect("a device that keeps time");
+    WorkStamps { begin: stamp(), end: stamp() }
+}
+
 fn stamps_are_passed_in_the_order_of_their_stream(device: TestDevice) {
     let driver = device.driver();
-    let stream = driver.create_stream().expect("a stream");
-    let stamps: Vec<_> = (0..100)
-        .map(|_| driver.create_stamp().expect("a stamp").expect("a device that keeps time"))
-        .collect();
-    // SAFETY: streams and stamps are this driver's; stamps go onto the stream once each.
-    let times = unsafe {
-        for stamp in &stamps {
-            driver.record_stamp(*stamp, StampPlace::Behind, stream).expect("a stamp on the stream");
+    let (stream, memory) =
+        (driver.create_stream().expect("a stream"), driver.allocate(4096).expect("memory"));
+    let stamps: Vec<_> = (0..100).map(|_| new_stamps(&*driver)).collect();
+    let mut times = Vec::new();
+    // SAFETY: stream, memory and stamps are this driver's; nobody else uses them.
+    unsafe {
+        for stamps in &stamps {
+            driver.open_stamps(*stamps, stream).expect("open");
+            driver.fill_bytes(memory, 1, 4096, stream).expect("a fill");
+            driver.close_stamps(*stamps, stream).expect("closed");
         }
+        // Without stamps of its own, and nobody else's times.
+        driver.fill_bytes(memory, 2, 4096, stream).expect("a fill");
         driver.synchronize_stream(stream).expect("the end");
-        let time = |stamp: &_| driver.stamp_time(*stamp).expect("a time").expect("passed by now");
-        let times: Vec<_> = stamps.iter().map(time).collect();
-        for stamp in stamps {
+        for stamp in stamps.iter().flat_map(|stamps| [stamps.begin, stamps.end]) {
+            times.push(driver.stamp_time(stamp).expect("a time").expect("passed by now"));
             driver.destroy_stamp(stamp).expect("no stamp");
         }
+        driver.free(memory).expect("no memory");
         driver.destroy_stream(stream).expect("no stream");
-        times
-    };
+    }
     assert!(times.is_sorted(), "{times:?}");
 }
 
 fn a_stamp_behind_held_work_has_no_time_yet(device: TestDevice) {
-    let (_trace, stack) = traced(device);
+    let stack = CudaDevice::with_driver(device.driver()).into_stack().expect("a stack");
     let [stream] = streams(&stack);
+    let data = buffer(&stack, stream, "data");
     let driver = stack.runtime.device().driver();
-    let stamp = driver.create_stamp().expect("a stamp").expect("a device that keeps time");
+    let stamps = new_stamps(driver);
     let held = Held::new(&stack.runtime, &[stream]);
     let raw = stack.streams().resolve(stream).expect("a handle");
-    // SAFETY: stream and stamp are this driver's.
+    // SAFETY: stream, memory and stamps are this driver's; nobody else uses them.
     unsafe {
-        driver.record_stamp(stamp, StampPlace::Behind, raw).expect("a stamp on the stream");
-        assert_eq!(driver.stamp_time(stamp).expect("an answer"), None);
+        driver.open_stamps(stamps, raw).expect("open");
+        driver.fill_bytes(data.ptr(), 1, 64, raw).expect("a fill");
+        driver.close_stamps(stamps, raw).expect("closed");
+        assert_eq!(driver.stamp_time(stamps.end).expect("an answer"), None);
         drop(held);
         driver.synchronize_stream(raw).expect("the end");
-        assert!(driver.stamp_time(stamp).expect("an answer").is_some());
-        driver.destroy_stamp(stamp).expect("no stamp");
+        for stamp in [stamps.begin, stamps.end] {
+            assert!(driver.stamp_time(stamp).expect("an answer").is_some());
+            driver.destroy_stamp(stamp).expect("no stamp");
+        }
     }
 }
 
