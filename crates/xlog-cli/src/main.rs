@@ -19,6 +19,7 @@ mod doctor;
 #[cfg(test)]
 mod fuzz;
 mod replay;
+mod trace;
 
 use std::process::ExitCode;
 
@@ -60,7 +61,7 @@ enum Bench {
     Alloc(bench::BenchOptions),
     /// Relational operators: how long they take, every result verified
     #[cfg(feature = "ops")]
-    Ops(bench::BenchOptions),
+    Ops(bench::OpsOptions),
 }
 
 fn main() -> ExitCode {

@@ -1,6 +1,6 @@
 //! What the runtime needs of a device.
 
-use std::{fmt, sync::Arc};
+use std::{fmt, sync::Arc, time::Instant};
 
 use crate::{
     Arguments, DeviceInfo, DeviceWatcher, DriverResult, KernelDefinition, LaunchDims, MemoryInfo,
@@ -13,6 +13,19 @@ pub struct RawStream(pub u64);
 /// An event of a driver: a place in a stream that others can wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct RawEvent(pub u64);
+
+/// A place in a stream whose time is kept. Meaningful only to the driver that made it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct RawStamp(pub u64);
+
+/// The stamps of one kernel, copy or fill.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct WorkStamps {
+    /// Passed when the work begins.
+    pub begin: RawStamp,
+    /// Passed when the work has ended.
+    pub end: RawStamp,
+}
 
 /// A kernel loaded on a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,6 +129,53 @@ pub trait Driver: Send + Sync + fmt::Debug {
     /// # Safety
     /// As the trait says.
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()>;
+
+    /// A new stamp, not yet on a stream; `None` from a device that keeps no time. For tracing:
+    /// stamps order nothing, and nobody can wait for one.
+    fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
+        Ok(None)
+    }
+
+    /// Has the device note, at two stamps, when it begins and ends the next kernel, copy or fill on
+    /// `stream`. The caller enqueues that, and then [closes](Self::close_stamps) what this opens,
+    /// also if it was refused; nobody else enqueues there meanwhile. Stamps are used again once
+    /// both times were answered, or if the work was refused.
+    ///
+    /// # Safety
+    /// As the trait says; the stamps are this driver's, and not destroyed.
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        let _ = (stamps, stream);
+        Ok(())
+    }
+
+    /// Says that the work between two stamps is enqueued, or was refused.
+    ///
+    /// # Safety
+    /// As for [`open_stamps`](Self::open_stamps), which was called with the same.
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        let _ = (stamps, stream);
+        Ok(())
+    }
+
+    /// When the device passed a stamp, on the host's clock; `None` if it has not yet. A device that
+    /// cannot tell when work begins answers with when its stream came to the work, which can be
+    /// while that was still being enqueued.
+    ///
+    /// # Safety
+    /// As for [`open_stamps`](Self::open_stamps).
+    unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
+        let _ = stamp;
+        Ok(None)
+    }
+
+    /// Destroys a stamp; a stream that holds it is not disturbed.
+    ///
+    /// # Safety
+    /// As for [`open_stamps`](Self::open_stamps); nobody uses the stamp afterwards.
+    unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
+        let _ = stamp;
+        Ok(())
+    }
 
     /// Device memory that is valid on every stream as soon as the call returns.
     fn allocate(&self, bytes: usize) -> DriverResult<u64>;

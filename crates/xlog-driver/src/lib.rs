@@ -20,7 +20,9 @@ mod info;
 mod kernel;
 mod watch;
 
-pub use contract::{Driver, RawEvent, RawFunction, RawStream, StreamProgress};
+pub use contract::{
+    Driver, RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
+};
 pub use error::{DriverError, DriverResult};
 pub use info::{DeviceInfo, DeviceKind, MemoryInfo};
 pub use kernel::{

@@ -4,15 +4,18 @@
 //! be made deaf: event waits then answer `Ok` and do nothing, which is how a missing wait looks
 //! from outside. It knows nothing of the runtime above it.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicBool, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicU64, Ordering},
+    },
+    time::Instant,
 };
 
 use parking_lot::Mutex;
 use xlog_driver::{
     Arguments, DeviceInfo, DeviceWatcher, Driver, DriverError, DriverResult, KernelDefinition,
-    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStream, StreamProgress,
+    LaunchDims, MemoryInfo, RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 use crate::{Stall, check::Draw, stall::StalledCall};
@@ -313,6 +316,26 @@ impl Driver for LayeredDriver {
     }
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()> {
         pass!(self, SynchronizeEvent, self.inner.synchronize_event(event))
+    }
+    // Stamps are not the program's: they are passed on, and neither counted nor made to fail.
+    fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
+        self.inner.create_stamp()
+    }
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: the caller's promises are the inner driver's, word for word.
+        unsafe { self.inner.open_stamps(stamps, stream) }
+    }
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: the caller's promises are the inner driver's, word for word.
+        unsafe { self.inner.close_stamps(stamps, stream) }
+    }
+    unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
+        // SAFETY: the caller's promises are the inner driver's, word for word.
+        unsafe { self.inner.stamp_time(stamp) }
+    }
+    unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
+        // SAFETY: the caller's promises are the inner driver's, word for word.
+        unsafe { self.inner.destroy_stamp(stamp) }
     }
     fn allocate(&self, bytes: usize) -> DriverResult<u64> {
         pass!(self, Allocate, self.inner.allocate(bytes))

@@ -6,6 +6,7 @@
 
 mod alloc;
 mod bookkeeping;
+mod compare;
 mod fan;
 mod idle_driver;
 mod lab;
@@ -19,17 +20,18 @@ mod report;
 mod task_bench;
 mod threads;
 
-use std::sync::Arc;
+use std::{path::PathBuf, sync::Arc};
 
 use clap::Args;
+use serde_json::Value;
 use xlog_driver::DeviceKind;
 
 pub(crate) use self::alloc::run_alloc;
 #[cfg(feature = "ops")]
-pub(crate) use self::ops::run_ops;
-use self::{lab::Lab, quiet_core::QuietCore, report::Report};
+pub(crate) use self::ops::{OpsOptions, run_ops};
+use self::{compare::Earlier, lab::Lab, quiet_core::QuietCore, report::Report};
 use crate::{
-    Failure,
+    BadInput, Failure,
     device::{DeviceChoice, label},
 };
 
@@ -48,9 +50,22 @@ pub(crate) struct BenchOptions {
     /// Measure only what has this in its name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
+    /// Show every figure beside the same one of an earlier run: a file that --json made
+    #[arg(long, value_name = "FILE")]
+    compare: Option<PathBuf>,
 }
 
 impl BenchOptions {
+    /// The run to compare with, read before anything is measured.
+    fn earlier(&self) -> Result<Option<Earlier>, BadInput> {
+        self.compare.as_deref().map(Earlier::read).transpose()
+    }
+
+    /// Compares what was measured with an earlier run, if there is one.
+    fn compare(&self, earlier: Option<&Earlier>, rows: &[Value]) -> Result<(), Failure> {
+        earlier.map_or(Ok(()), |earlier| earlier.print(rows, self.json))
+    }
+
     /// The groups that `--only` names, all without it.
     fn choose<'g, G>(&self, groups: &'g [G], name: fn(&G) -> &str) -> Result<Vec<&'g G>, Failure> {
         let wanted = |group: &&G| self.only.as_ref().is_none_or(|only| name(group).contains(only));
@@ -93,6 +108,7 @@ enum Where {
 /// Runs the launch benchmark.
 pub(crate) fn run_launch(options: &BenchOptions) -> Result<(), Failure> {
     let chosen = options.choose(GROUPS, |(name, ..)| name)?;
+    let earlier = options.earlier()?;
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);
@@ -110,5 +126,5 @@ pub(crate) fn run_launch(options: &BenchOptions) -> Result<(), Failure> {
         group(&lab, &mut report)?;
     }
     report.close();
-    Ok(())
+    options.compare(earlier.as_ref(), report.rows())
 }

@@ -1,6 +1,6 @@
 //! Rows for people and rows for programs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One measured row.
 #[derive(Clone, Debug)]
@@ -31,13 +31,14 @@ pub(super) struct Row {
 pub(super) struct Report {
     device: String,
     json: bool,
-    rows: usize,
+    /// As they are printed for programs, to compare with others.
+    rows: Vec<Value>,
     left_out: usize,
 }
 
 impl Report {
     pub(super) fn new(device: String, json: bool) -> Self {
-        Self { device, json, rows: 0, left_out: 0 }
+        Self { device, json, rows: Vec::new(), left_out: 0 }
     }
 
     pub(super) fn open(&self, name: &str) {
@@ -62,28 +63,30 @@ impl Report {
     }
 
     pub(super) fn add(&mut self, row: &Row) {
-        self.rows += 1;
         self.left_out += row.rounds_left_out;
+        let object = json!({
+            "bench": "launch",
+            "device": self.device,
+            "pattern": row.pattern,
+            "form": row.form,
+            "access": row.access,
+            "blocks": row.blocks,
+            "streams": row.streams,
+            "threads": row.threads,
+            "raw_ns": row.raw_ns,
+            "recorded_ns": row.recorded_ns,
+            "above_raw_ns": row.above_raw_ns,
+            "records_per_launch": row.records_per_launch,
+            "waits_per_launch": row.waits_per_launch,
+            "rounds": row.rounds,
+            "rounds_left_out": row.rounds_left_out,
+            "memory_growth_bytes": row.memory_growth_bytes,
+        });
         if self.json {
-            let object = json!({
-                "bench": "launch",
-                "device": self.device,
-                "pattern": row.pattern,
-                "form": row.form,
-                "access": row.access,
-                "blocks": row.blocks,
-                "streams": row.streams,
-                "threads": row.threads,
-                "raw_ns": row.raw_ns,
-                "recorded_ns": row.recorded_ns,
-                "above_raw_ns": row.above_raw_ns,
-                "records_per_launch": row.records_per_launch,
-                "waits_per_launch": row.waits_per_launch,
-                "rounds": row.rounds,
-                "rounds_left_out": row.rounds_left_out,
-                "memory_growth_bytes": row.memory_growth_bytes,
-            });
             crate::say!("{object}");
+        }
+        self.rows.push(object);
+        if self.json {
             return;
         }
         let number = |value: Option<f64>| value.map_or("–".to_owned(), |ns| format!("{ns:.0}"));
@@ -106,9 +109,14 @@ impl Report {
         }
     }
 
+    /// Every row, as it is printed for programs.
+    pub(super) fn rows(&self) -> &[Value] {
+        &self.rows
+    }
+
     pub(super) fn close(&self) {
         if !self.json {
-            crate::say!("\n{} rows, every result verified", self.rows);
+            crate::say!("\n{} rows, every result verified", self.rows.len());
             if self.left_out > 0 {
                 crate::say!(
                     "{} rounds were left out: somebody else used the core meanwhile",

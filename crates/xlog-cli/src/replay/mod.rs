@@ -11,12 +11,16 @@ mod stack;
 use std::{fs::File, io::BufReader, path::PathBuf, sync::Arc};
 
 use clap::Args;
-use xlog_cuda::device_runtime::{StreamPool, read_log};
+use xlog_cuda::{
+    CudaDevice,
+    device_runtime::{StreamPool, read_log},
+};
 
 use self::{plan::Plan, stack::Stack};
 use crate::{
     BadInput, Failure,
     device::{DeviceChoice, label},
+    trace::CheckedTraceOptions,
 };
 
 /// How `xlog replay` runs.
@@ -48,6 +52,8 @@ pub(crate) struct ReplayOptions {
     /// Print one JSON object instead of a table
     #[arg(long)]
     json: bool,
+    #[command(flatten)]
+    trace: CheckedTraceOptions,
 }
 
 /// Reads, checks and runs a log.
@@ -65,7 +71,8 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
         Err(bad("the log has no call to run; record one with LoggingResource".into()))?;
     }
 
-    let device = Arc::new(options.device.open()?);
+    let traced = options.trace.open(options.device)?;
+    let device = Arc::new(CudaDevice::with_driver(Arc::clone(&traced.driver)));
     let pool = StreamPool::with_capacity(Arc::clone(&device), plan.streams)?;
     let stack = options.stack.build(Arc::clone(&device), Arc::new(pool))?;
     let outcome = run::run(&plan, &stack.runtime)?;
@@ -76,6 +83,7 @@ pub(crate) fn run(options: &ReplayOptions) -> Result<(), Failure> {
         pool_bytes: stack.pool.as_ref().map(|pool| pool.report().slab_bytes),
     };
     report::print(&heading, &plan, &outcome, options.json);
+    traced.finish()?;
     match outcome.first_failure {
         None => Ok(()),
         Some((line, error)) => Err(format!(

@@ -1,12 +1,14 @@
 //! The CUDA device behind the driver contract.
 
+use std::time::Instant;
+
 use super::{
     CudaProbe, context::Context, copy, device, event, failure, launch, memory, module::Modules,
-    pool, pool::MemoryPool, stream,
+    pool, pool::MemoryPool, stamp::Stamps, stream,
 };
 use crate::{
     Arguments, DeviceInfo, Driver, DriverResult, KernelDefinition, LaunchDims, MemoryInfo,
-    RawEvent, RawFunction, RawStream, StreamProgress,
+    RawEvent, RawFunction, RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 /// One GPU behind NVIDIA's driver.
@@ -23,6 +25,7 @@ use crate::{
 pub struct CudaDriver {
     info: DeviceInfo,
     modules: Modules,
+    stamps: Stamps,
     /// `None` where the device has no stream-ordered memory. Dropped before the context it is in.
     pool: Option<MemoryPool>,
     context: Context,
@@ -46,7 +49,7 @@ impl CudaDriver {
             true => Some(MemoryPool::create(&context, device)?),
             false => None,
         };
-        Ok(Self { info, modules: Modules::default(), pool, context })
+        Ok(Self { info, modules: Modules::default(), stamps: Stamps::default(), pool, context })
     }
 
     /// What CUDA driver the machine has and how many devices it sees, opening none of them. A
@@ -69,6 +72,7 @@ impl CudaDriver {
 
 impl Drop for CudaDriver {
     fn drop(&mut self) {
+        self.stamps.close(&self.context);
         // A destroyed stream may still be running dry, with kernels of these modules on it; where
         // that cannot be waited for, the modules stay.
         match self.context.synchronize() {
@@ -143,6 +147,30 @@ impl Driver for CudaDriver {
     unsafe fn synchronize_event(&self, event: RawEvent) -> DriverResult<()> {
         // SAFETY: the caller keeps the trait's contract.
         unsafe { event::synchronize(&self.context, event) }
+    }
+
+    fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
+        self.stamps.create(&self.context).map(Some)
+    }
+
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: the caller keeps the trait's contract; a stamp is an event.
+        unsafe { event::record(&self.context, RawEvent(stamps.begin.0), stream) }
+    }
+
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        // SAFETY: the caller keeps the trait's contract; a stamp is an event.
+        unsafe { event::record(&self.context, RawEvent(stamps.end.0), stream) }
+    }
+
+    unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
+        // SAFETY: the caller keeps the trait's contract.
+        unsafe { self.stamps.time(&self.context, stamp) }
+    }
+
+    unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
+        // SAFETY: the caller keeps the trait's contract; a stamp is an event.
+        unsafe { event::destroy(&self.context, RawEvent(stamp.0)) }
     }
 
     fn allocate(&self, bytes: usize) -> DriverResult<u64> {

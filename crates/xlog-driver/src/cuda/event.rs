@@ -20,8 +20,16 @@ const fn handle(event: RawEvent) -> sys::CUevent {
 
 /// An event without timing: recording one that keeps the time costs the stream a drain.
 pub(super) fn create(context: &Context) -> DriverResult<RawEvent> {
+    create_with(context, EventFlags::CU_EVENT_DISABLE_TIMING as u32)
+}
+
+/// An event that keeps the time.
+pub(super) fn create_timed(context: &Context) -> DriverResult<RawEvent> {
+    create_with(context, EventFlags::CU_EVENT_DEFAULT as u32)
+}
+
+fn create_with(context: &Context, flags: u32) -> DriverResult<RawEvent> {
     let mut event = ptr::null_mut();
-    let flags = EventFlags::CU_EVENT_DISABLE_TIMING as u32;
     // SAFETY: the context is bound; `event` is a place for one handle.
     context.cold("cuEventCreate", || unsafe { sys::cuEventCreate(&mut event, flags) })?;
     Ok(RawEvent(event as u64))
@@ -69,4 +77,21 @@ pub(super) unsafe fn done(context: &Context, event: RawEvent) -> DriverResult<bo
 pub(super) unsafe fn synchronize(context: &Context, event: RawEvent) -> DriverResult<()> {
     // SAFETY: the caller passes a live event of this driver.
     context.cold("cuEventSynchronize", || unsafe { sys::cuEventSynchronize(handle(event)) })
+}
+
+/// Milliseconds from one event that keeps the time to another, in half-microsecond steps; negative
+/// if the second was first. `None` while either is still to come.
+pub(super) unsafe fn elapsed(
+    context: &Context,
+    from: RawEvent,
+    to: RawEvent,
+) -> DriverResult<Option<f32>> {
+    let mut milliseconds = 0.0;
+    let place = ptr::from_mut(&mut milliseconds);
+    // SAFETY: the caller passes two live events of this driver; `place` outlives the call.
+    let call = || unsafe { sys::cuEventElapsedTime_v2(place, handle(from), handle(to)) };
+    match context.hot_result(call)? {
+        CUresult::CUDA_ERROR_NOT_READY => Ok(None),
+        result => failure::check("cuEventElapsedTime_v2", result).map(|()| Some(milliseconds)),
+    }
 }

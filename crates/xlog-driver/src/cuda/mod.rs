@@ -20,6 +20,7 @@ mod memory;
 mod module;
 mod pool;
 mod probe;
+mod stamp;
 mod stream;
 
 pub use driver::CudaDriver;

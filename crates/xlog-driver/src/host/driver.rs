@@ -5,6 +5,7 @@ use std::{
     collections::HashMap,
     fmt,
     sync::Arc,
+    time::Instant,
 };
 
 use parking_lot::Mutex;
@@ -13,12 +14,13 @@ use super::{
     fault::FaultCell,
     memory::HostMemory,
     operation::Operation,
+    stamp::HostStamp,
     stream::{Entry, Place, StreamCore},
 };
 use crate::{
     Arguments, CopyKind, DeviceCall, DeviceInfo, DeviceKind, DeviceWatcher, Driver, DriverError,
     DriverResult, KernelDefinition, LaunchDims, MemoryInfo, OperationId, RawEvent, RawFunction,
-    RawStream, StreamProgress,
+    RawStamp, RawStream, StreamProgress, WorkStamps,
 };
 
 /// Memory of a host device where the machine does not tell how much it has.
@@ -103,7 +105,7 @@ impl HostDriver {
         // SAFETY: `Driver`'s unsafe methods, the only callers, were promised a live stream.
         let core = unsafe { core(&stream) };
         let Some(watch) = &self.watch else {
-            core.enqueue(Entry::Run { operation, number: OperationId(0) });
+            core.enqueue(Entry::Run { operation, number: OperationId(0), stamps: None });
             return Ok(());
         };
         loop {
@@ -115,7 +117,7 @@ impl HostDriver {
             let number = OperationId(*next);
             *next += 1;
             watch.watcher.called(&operation.call(number, stream));
-            core.enqueue(Entry::Run { operation, number });
+            core.enqueue(Entry::Run { operation, number, stamps: None });
             return Ok(());
         }
     }
@@ -165,6 +167,19 @@ unsafe fn core(stream: &RawStream) -> &StreamCore {
 unsafe fn shared_core(stream: RawStream) -> Arc<StreamCore> {
     let pointer = stream.0 as *const StreamCore;
     // SAFETY: the handle's own count keeps the stream alive while another is taken.
+    unsafe {
+        Arc::increment_strong_count(pointer);
+        Arc::from_raw(pointer)
+    }
+}
+
+/// The stamp behind a handle, as a counted reference.
+///
+/// # Safety
+/// `stamp` came from `create_stamp` and was not destroyed.
+unsafe fn shared_stamp(stamp: RawStamp) -> Arc<HostStamp> {
+    let pointer = stamp.0 as *const HostStamp;
+    // SAFETY: the handle's own count keeps the stamp alive while another is taken.
     unsafe {
         Arc::increment_strong_count(pointer);
         Arc::from_raw(pointer)
@@ -320,6 +335,40 @@ impl Driver for HostDriver {
         // Another thread may have recorded it anew, and that may not be done.
         let ask = || Ok(host.0.lock().as_ref().is_none_or(Place::is_reached));
         self.told(ask, |done| done.then_some(DeviceCall::EventDone { event })).map(drop)
+    }
+
+    fn create_stamp(&self) -> DriverResult<Option<RawStamp>> {
+        self.fault.check()?;
+        Ok(Some(RawStamp(Arc::into_raw(Arc::<HostStamp>::default()) as u64)))
+    }
+
+    unsafe fn open_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        self.fault.check()?;
+        // SAFETY: promised by the caller.
+        let (begin, end) = unsafe { (shared_stamp(stamps.begin), shared_stamp(stamps.end)) };
+        begin.clear();
+        end.clear();
+        // SAFETY: promised by the caller.
+        unsafe { core(&stream) }.stamp_next(Some(Box::new([begin, end])));
+        Ok(())
+    }
+
+    unsafe fn close_stamps(&self, stamps: WorkStamps, stream: RawStream) -> DriverResult<()> {
+        let _ = stamps;
+        // SAFETY: promised by the caller.
+        unsafe { core(&stream) }.stamp_next(None);
+        Ok(())
+    }
+
+    unsafe fn stamp_time(&self, stamp: RawStamp) -> DriverResult<Option<Instant>> {
+        // SAFETY: promised by the caller.
+        Ok(unsafe { shared_stamp(stamp) }.time())
+    }
+
+    unsafe fn destroy_stamp(&self, stamp: RawStamp) -> DriverResult<()> {
+        // SAFETY: the handle is the address `Arc::into_raw` gave, and this is its last use.
+        drop(unsafe { Arc::from_raw(stamp.0 as *const HostStamp) });
+        Ok(())
     }
 
     fn allocate(&self, bytes: usize) -> DriverResult<u64> {

@@ -20,6 +20,7 @@ mod memory;
 mod operation;
 mod parts;
 mod simulated;
+mod stamp;
 mod stream;
 
 pub use compress::{BitRange, Markable, compress, mark};

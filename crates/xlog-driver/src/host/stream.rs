@@ -16,6 +16,7 @@ use parking_lot::{Condvar, Mutex};
 use super::{
     fault::FaultCell,
     operation::{Operation, Watched},
+    stamp::HostStamp,
 };
 use crate::{DeviceWatcher, DriverError, DriverResult, OperationId};
 
@@ -28,8 +29,8 @@ const SPINS: u32 = 64;
 /// One entry of a stream's queue.
 #[allow(clippy::large_enum_variant)] // as in `Operation`
 pub(super) enum Entry {
-    /// Does something; the number is for a watcher.
-    Run { operation: Operation, number: OperationId },
+    /// Does something; the number is for a watcher, the stamps for a trace.
+    Run { operation: Operation, number: OperationId, stamps: Option<Box<Stamps>> },
     /// Holds the stream until another has come far enough.
     Wait { place: Place },
 }
@@ -47,8 +48,13 @@ impl Place {
     }
 }
 
+/// When an operation begins and ends.
+type Stamps = [Arc<HostStamp>; 2];
+
 struct Queue {
     entries: VecDeque<Entry>,
+    /// For the next operation.
+    stamps: Option<Box<Stamps>>,
     enqueued: u64,
     worker_sleeps: bool,
     closing: bool,
@@ -75,6 +81,7 @@ impl StreamCore {
         let core = Arc::new(Self {
             queue: Mutex::new(Queue {
                 entries: VecDeque::new(),
+                stamps: None,
                 enqueued: 0,
                 worker_sleeps: false,
                 closing: false,
@@ -102,12 +109,17 @@ impl StreamCore {
     }
 
     /// Appends an operation, blocking while the queue is full.
-    pub(super) fn enqueue(&self, entry: Entry) {
+    pub(super) fn enqueue(&self, mut entry: Entry) {
         let mut queue = self.queue.lock();
         while queue.enqueued - self.finished() >= QUEUE_DEPTH {
             drop(queue);
             self.wait_for_room();
             queue = self.queue.lock();
+        }
+        if let Entry::Run { stamps, .. } = &mut entry
+            && queue.stamps.is_some()
+        {
+            *stamps = queue.stamps.take();
         }
         queue.entries.push_back(entry);
         queue.enqueued += 1;
@@ -116,6 +128,11 @@ impl StreamCore {
         if wake {
             self.work.notify_one();
         }
+    }
+
+    /// Has the next operation note its times, or no longer.
+    pub(super) fn stamp_next(&self, stamps: Option<Box<Stamps>>) {
+        self.queue.lock().stamps = stamps;
     }
 
     /// Whether the next operation would be taken without waiting. Nobody else may enqueue between
@@ -194,11 +211,20 @@ impl StreamCore {
 
     fn execute(&self, entry: &Entry) {
         match entry {
-            Entry::Run { operation, number } => {
+            Entry::Run { operation, number, stamps } => {
+                if let Some(stamps) = stamps {
+                    stamps[0].pass();
+                }
                 let watcher = self.watcher.as_deref();
                 let watched = watcher.map(|watcher| Watched { watcher, operation: *number });
                 // SAFETY: `Driver`'s enqueueing methods were promised what this asks for.
                 unsafe { operation.execute(&self.fault, watched) }
+                // What a lost device passes over has not ended.
+                if let Some(stamps) = stamps
+                    && !self.fault.is_lost()
+                {
+                    stamps[1].pass();
+                }
             }
             Entry::Wait { place } if !self.fault.is_lost() => place.stream.wait_for(place.number),
             Entry::Wait { .. } => {}

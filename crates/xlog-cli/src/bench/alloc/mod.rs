@@ -73,6 +73,7 @@ const GROUPS: &[(&str, bool, Group)] = &[
 /// Runs the allocation benchmark.
 pub(crate) fn run_alloc(options: &BenchOptions) -> Result<(), Failure> {
     let chosen = options.choose(GROUPS, |(name, ..)| name)?;
+    let earlier = options.earlier()?;
     let device = Arc::new(options.device.open()?);
     let mut report = Report::new(label(&device), options.json);
     report.open(&device.info().name);
@@ -83,5 +84,5 @@ pub(crate) fn run_alloc(options: &BenchOptions) -> Result<(), Failure> {
         group(&Lab::new(&device, core, options.quick)?, &mut report)?;
     }
     report.close();
-    Ok(())
+    options.compare(earlier.as_ref(), report.rows())
 }

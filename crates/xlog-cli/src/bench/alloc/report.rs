@@ -1,6 +1,6 @@
 //! Rows for people and rows for programs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One measured row.
 #[derive(Clone, Debug)]
@@ -23,12 +23,13 @@ pub(super) struct Row {
 pub(super) struct Report {
     device: String,
     json: bool,
-    rows: usize,
+    /// As they are printed for programs, to compare with others.
+    rows: Vec<Value>,
 }
 
 impl Report {
     pub(super) fn new(device: String, json: bool) -> Self {
-        Self { device, json, rows: 0 }
+        Self { device, json, rows: Vec::new() }
     }
 
     pub(super) fn open(&self, name: &str) {
@@ -52,22 +53,24 @@ impl Report {
     }
 
     pub(super) fn add(&mut self, row: &Row) {
-        self.rows += 1;
+        let mut object = json!({
+            "bench": "alloc",
+            "device": self.device,
+            "case": row.case,
+            "resource": row.resource,
+            "size": row.size,
+            "threads": row.threads,
+            "ns_per_pair": row.ns_per_pair,
+            "driver_ns_per_pair": row.driver_ns_per_pair,
+        });
+        if let Some((name, value)) = row.also {
+            object[name] = json!(value);
+        }
         if self.json {
-            let mut object = json!({
-                "bench": "alloc",
-                "device": self.device,
-                "case": row.case,
-                "resource": row.resource,
-                "size": row.size,
-                "threads": row.threads,
-                "ns_per_pair": row.ns_per_pair,
-                "driver_ns_per_pair": row.driver_ns_per_pair,
-            });
-            if let Some((name, value)) = row.also {
-                object[name] = json!(value);
-            }
             crate::say!("{object}");
+        }
+        self.rows.push(object);
+        if self.json {
             return;
         }
         let (driver, times) = match row.driver_ns_per_pair {
@@ -87,9 +90,14 @@ impl Report {
         }
     }
 
+    /// Every row, as it is printed for programs.
+    pub(super) fn rows(&self) -> &[Value] {
+        &self.rows
+    }
+
     pub(super) fn close(&self) {
         if !self.json {
-            crate::say!("\n{} rows, every block checked", self.rows);
+            crate::say!("\n{} rows, every block checked", self.rows.len());
         }
     }
 }

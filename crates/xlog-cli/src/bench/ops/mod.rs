@@ -17,6 +17,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+use clap::Args;
 use xlog_cuda::{CudaDevice, device_runtime::StreamId};
 use xlog_driver::DeviceKind;
 use xlog_relational::{Engine, RelationalResult, Table, Values};
@@ -26,7 +27,7 @@ use self::{
     tape::TapeDriver,
 };
 use super::{BenchOptions, measure};
-use crate::{Failure, device::label};
+use crate::{Failure, device::label, trace::TraceOptions};
 
 /// What a group of cases needs.
 struct Lab {
@@ -52,10 +53,21 @@ const GROUPS: &[(&str, Group)] = &[
     ("streams", streams::run),
 ];
 
+/// How the benchmark of operators runs.
+#[derive(Debug, Args)]
+pub(crate) struct OpsOptions {
+    #[command(flatten)]
+    bench: BenchOptions,
+    #[command(flatten)]
+    trace: TraceOptions,
+}
+
 /// Runs the benchmark of operators.
-pub(crate) fn run_ops(options: &BenchOptions) -> Result<(), Failure> {
+pub(crate) fn run_ops(OpsOptions { bench: options, trace }: &OpsOptions) -> Result<(), Failure> {
     let chosen = options.choose(GROUPS, |(name, _)| name)?;
-    let driver = Arc::new(TapeDriver::new(options.device.open_driver()?));
+    let earlier = options.earlier()?;
+    let traced = trace.open(options.device)?;
+    let driver = Arc::new(TapeDriver::new(Arc::clone(&traced.driver)));
     let device = Arc::new(CudaDevice::with_driver(Arc::clone(&driver) as _));
     let engine = Engine::new(Arc::clone(&device))?;
     let stream = engine.runtime().stream_pool().acquire()?;
@@ -70,7 +82,8 @@ pub(crate) fn run_ops(options: &BenchOptions) -> Result<(), Failure> {
         lab.engine.runtime().reap_pending()?;
     }
     report.close();
-    Ok(())
+    traced.finish()?;
+    options.compare(earlier.as_ref(), report.rows())
 }
 
 impl Lab {

@@ -1,6 +1,6 @@
 //! Rows for people and rows for programs.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One measured row.
 #[derive(Clone, Debug)]
@@ -22,12 +22,13 @@ pub(super) struct Row {
 pub(super) struct Report {
     device: String,
     json: bool,
-    rows: usize,
+    /// As they are printed for programs, to compare with others.
+    rows: Vec<Value>,
 }
 
 impl Report {
     pub(super) fn new(device: String, json: bool) -> Self {
-        Self { device, json, rows: 0 }
+        Self { device, json, rows: Vec::new() }
     }
 
     pub(super) fn open(&self, name: &str) {
@@ -47,23 +48,25 @@ impl Report {
     }
 
     pub(super) fn add(&mut self, row: &Row) {
-        self.rows += 1;
         let rate = row.rows as f64 / row.ms / 1e6;
+        let object = json!({
+            "bench": "ops",
+            "op": row.op,
+            "type": row.kind,
+            "rows": row.rows,
+            "output_rows": row.output_rows,
+            "ms": row.ms,
+            "grows_per_s": rate,
+            "device": self.device,
+            "peer": row.peer.map(|(name, _)| name),
+            "peer_ms": row.peer.map(|(_, ms)| ms),
+            "launches": row.launches,
+        });
         if self.json {
-            let object = json!({
-                "bench": "ops",
-                "op": row.op,
-                "type": row.kind,
-                "rows": row.rows,
-                "output_rows": row.output_rows,
-                "ms": row.ms,
-                "grows_per_s": rate,
-                "device": self.device,
-                "peer": row.peer.map(|(name, _)| name),
-                "peer_ms": row.peer.map(|(_, ms)| ms),
-                "launches": row.launches,
-            });
             crate::say!("{object}");
+        }
+        self.rows.push(object);
+        if self.json {
             return;
         }
         let (peer, peer_ms) = match row.peer {
@@ -76,9 +79,17 @@ impl Report {
         );
     }
 
+    /// Every row, as it is printed for programs.
+    pub(super) fn rows(&self) -> &[Value] {
+        &self.rows
+    }
+
     pub(super) fn close(&self) {
         if !self.json {
-            crate::say!("\n{} rows; `beside` is what was measured in turn with it", self.rows);
+            crate::say!(
+                "\n{} rows; `beside` is what was measured in turn with it",
+                self.rows.len()
+            );
         }
     }
 }
