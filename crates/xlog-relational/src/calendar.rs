@@ -83,7 +83,9 @@ pub fn parse_timestamp(text: &str) -> Option<i64> {
         Some((date, time)) => (date, parse_time(time)?),
         None => (text, 0),
     };
-    i64::from(parse_date(date)?).checked_mul(DAY)?.checked_add(time)
+    // The first day that has timestamps begins before they do.
+    let midnight = i128::from(parse_date(date)?) * i128::from(DAY);
+    i64::try_from(midnight + i128::from(time)).ok()
 }
 
 fn parse_time(text: &str) -> Option<i64> {
@@ -200,6 +202,9 @@ mod tests {
         assert_eq!(parse_timestamp("1970-01-02T00:00:00.5"), Some(DAY + 500_000));
         assert_eq!(parse_timestamp("1970-01-01 00:01"), Some(60 * SECOND));
         assert_eq!(parse_timestamp("1969-12-31"), Some(-DAY));
+        for end in [i64::MIN, i64::MAX] {
+            assert_eq!(parse_timestamp(&TimestampText(end).to_string()), Some(end));
+        }
     }
 
     proptest! {
