@@ -66,7 +66,11 @@ fn write(expr: &Expr, least: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Expr::Negate(inner) => {
             f.write_str("-")?;
-            write(inner, binding + 1, f)
+            match &**inner {
+                // A sign right before a number is part of it.
+                Expr::Literal(value) => write!(f, "({value})"),
+                inner => write(inner, binding + 1, f),
+            }
         }
         Expr::IsNull(inner) => {
             write(inner, binding + 1, f)?;
