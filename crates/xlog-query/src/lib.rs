@@ -7,6 +7,7 @@
 
 pub mod parse;
 pub mod plan;
+pub mod run;
 
 mod error;
 mod nearest;

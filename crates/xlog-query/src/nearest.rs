@@ -1,10 +1,7 @@
 //! What somebody most likely meant.
 
 /// The known word that `word` differs least from, if that is little.
-pub(crate) fn nearest<'k>(
-    word: &str,
-    known: impl IntoIterator<Item = &'k str>,
-) -> Option<&'k str> {
+pub(crate) fn nearest<'k>(word: &str, known: impl IntoIterator<Item = &'k str>) -> Option<&'k str> {
     let most = word.chars().count().div_ceil(3).max(1);
     known
         .into_iter()

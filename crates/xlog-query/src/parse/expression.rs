@@ -250,9 +250,7 @@ fn dated(
 fn number(parser: &mut Parser<'_>, negative: bool) -> Result<Scalar, ParseError> {
     let at = parser.at();
     let value = match parser.peek() {
-        TokenKind::Whole(whole) if negative => {
-            0i64.checked_sub_unsigned(*whole).map(Scalar::I64)
-        }
+        TokenKind::Whole(whole) if negative => 0i64.checked_sub_unsigned(*whole).map(Scalar::I64),
         TokenKind::Whole(whole) => {
             Some(i64::try_from(*whole).map_or(Scalar::U64(*whole), Scalar::I64))
         }
@@ -266,10 +264,9 @@ fn number(parser: &mut Parser<'_>, negative: bool) -> Result<Scalar, ParseError>
 /// How many parts an expression has.
 fn size(expr: &Expr) -> usize {
     1 + match expr {
-        Expr::Compare(_, a, b)
-        | Expr::And(a, b)
-        | Expr::Or(a, b)
-        | Expr::Arithmetic(_, a, b) => size(a) + size(b),
+        Expr::Compare(_, a, b) | Expr::And(a, b) | Expr::Or(a, b) | Expr::Arithmetic(_, a, b) => {
+            size(a) + size(b)
+        }
         Expr::Not(a) | Expr::IsNull(a) | Expr::IsNotNull(a) | Expr::Negate(a) => size(a),
         Expr::InList(a, values) => size(a) + values.len(),
         _ => 0,

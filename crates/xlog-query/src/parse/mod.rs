@@ -96,8 +96,8 @@ pub fn names(text: &str) -> Result<Vec<String>, ParseError> {
 /// An error about `name`, at the place of `text` where it is first spoken of.
 pub fn about_name(text: &str, name: &str, message: impl Into<String>) -> ParseError {
     let tokens = lexer::tokens(text).unwrap_or_default();
-    let found = tokens.iter().find(|token| {
-        matches!(&token.kind, TokenKind::Word(own) | TokenKind::Quoted(own) if own == name)
-    });
+    let found = tokens.iter().find(
+        |token| matches!(&token.kind, TokenKind::Word(own) | TokenKind::Quoted(own) if own == name),
+    );
     ParseError::new(message, text, found.map_or(0, |token| token.at))
 }

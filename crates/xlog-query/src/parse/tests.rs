@@ -123,18 +123,21 @@ fn clauses_are_lists() {
     ];
     assert_eq!(keys, expected);
     let keys = join_keys("customer_id=id,region").unwrap();
-    assert_eq!(keys.iter().map(ToString::to_string).collect::<Vec<_>>(), [
-        "customer_id=id",
-        "region=region"
-    ]);
+    assert_eq!(
+        keys.iter().map(ToString::to_string).collect::<Vec<_>>(),
+        ["customer_id=id", "region=region"]
+    );
     let figures = aggregates("SUM(a*2) as total, count(*), count(distinct b), avg( x )").unwrap();
     let figures: Vec<_> = figures.iter().map(|f| (f.function, f.name.as_str())).collect();
-    assert_eq!(figures, [
-        (AggregateFunction::Sum, "total"),
-        (AggregateFunction::CountRows, "count(*)"),
-        (AggregateFunction::CountDistinct, "count(distinct b)"),
-        (AggregateFunction::Mean, "avg( x )"),
-    ]);
+    assert_eq!(
+        figures,
+        [
+            (AggregateFunction::Sum, "total"),
+            (AggregateFunction::CountRows, "count(*)"),
+            (AggregateFunction::CountDistinct, "count(distinct b)"),
+            (AggregateFunction::Mean, "avg( x )"),
+        ]
+    );
     let selected = selection("*, a, a * 2 as b, a+1").unwrap();
     assert_eq!(selected[0], Selected::All);
     assert_eq!(selected[3], Selected::One(Output { expr: col("a") + 1i64, name: "a+1".into() }));

@@ -48,7 +48,13 @@ struct Builder {
 }
 
 impl Builder {
-    fn add(&mut self, step: &str, operation: Operation, inputs: Vec<usize>, schema: Schema) -> usize {
+    fn add(
+        &mut self,
+        step: &str,
+        operation: Operation,
+        inputs: Vec<usize>,
+        schema: Schema,
+    ) -> usize {
         self.plan.nodes.push(LogicalNode { operation, inputs, schema, step: step.to_owned() });
         self.plan.nodes.len() - 1
     }
@@ -176,9 +182,10 @@ impl Builder {
         let mut keys = Vec::new();
         for JoinKey { left: a, right: b } in &on.value {
             let field = |node: usize, name: &str, side: &str| {
-                self.schema(node).field(name).cloned().map_err(|error| {
-                    on.about(name, format!("{error}; that is the {side} table"))
-                })
+                self.schema(node)
+                    .field(name)
+                    .cloned()
+                    .map_err(|error| on.about(name, format!("{error}; that is the {side} table")))
             };
             let (of_left, of_right) = (field(left, a, "left")?, field(right, b, "right")?);
             if of_left.data_type == of_right.data_type {

@@ -245,8 +245,24 @@ impl File<'_> {
 
     fn step(&self, name: &str, value: &Value<'_>) -> QueryResult<(Step, Option<PlanOutput>)> {
         const KNOWN: [&str; 18] = [
-            "from", "join", "on", "kind", "union", "intersect", "except", "all", "where", "group",
-            "agg", "having", "select", "distinct", "sort", "limit", "offset", "write",
+            "from",
+            "join",
+            "on",
+            "kind",
+            "union",
+            "intersect",
+            "except",
+            "all",
+            "where",
+            "group",
+            "agg",
+            "having",
+            "select",
+            "distinct",
+            "sort",
+            "limit",
+            "offset",
+            "write",
         ];
         let mut step = Step { name: name.to_owned(), ..Step::default() };
         let (mut on, mut kind, mut all, mut write, mut format) = (None, None, None, None, None);
@@ -313,8 +329,8 @@ impl File<'_> {
                 Some(Combination::Set { with, kind })
             }
         };
-        let output = (write.is_some() || format.is_some())
-            .then_some(PlanOutput { file: write, format });
+        let output =
+            (write.is_some() || format.is_some()).then_some(PlanOutput { file: write, format });
         Ok((step, output))
     }
 
@@ -334,12 +350,13 @@ impl File<'_> {
         let mut ordered: Vec<Step> = Vec::with_capacity(waiting.len());
         while !waiting.is_empty() {
             let names: BTreeSet<&str> = waiting.iter().map(|(_, step)| &*step.name).collect();
-            let ready = waiting.iter().position(|(_, step)| {
-                reads(step).all(|table| !names.contains(table))
-            });
+            let ready = waiting
+                .iter()
+                .position(|(_, step)| reads(step).all(|table| !names.contains(table)));
             let Some(ready) = ready else {
                 let (at, step) = &waiting[0];
-                let message = format!("step {:?} reads its own result, by way of others", step.name);
+                let message =
+                    format!("step {:?} reads its own result, by way of others", step.name);
                 return Err(self.error(*at, message));
             };
             ordered.push(waiting.remove(ready).1);

@@ -71,10 +71,7 @@ impl JoinSpec {
 pub(crate) fn columns_of(expr: &Expr, seen: &mut impl FnMut(&str)) {
     match expr {
         Expr::Column(name) => seen(name),
-        Expr::Compare(_, a, b)
-        | Expr::And(a, b)
-        | Expr::Or(a, b)
-        | Expr::Arithmetic(_, a, b) => {
+        Expr::Compare(_, a, b) | Expr::And(a, b) | Expr::Or(a, b) | Expr::Arithmetic(_, a, b) => {
             columns_of(a, seen);
             columns_of(b, seen);
         }

@@ -66,7 +66,7 @@ impl LogicalPlan {
         let node = &self.nodes[index];
         let of_exprs = |exprs: &mut dyn Iterator<Item = &Expr>| {
             let mut columns = BTreeSet::new();
-            exprs.for_each(|expr| columns_of(expr, &mut |name| drop(columns.insert(name.into()))));
+            exprs.for_each(|expr| columns_of(expr, &mut |name| columns.extend([name.to_owned()])));
             columns
         };
         match &node.operation {

@@ -9,17 +9,19 @@ fn sources() -> Vec<(String, Schema)> {
         Schema::new(fields.iter().map(|(name, ty)| Field::new(*name, *ty)).collect()).unwrap()
     };
     vec![
-        ("orders".to_owned(), schema(&[
-            ("id", DataType::I64),
-            ("customer_id", DataType::I64),
-            ("amount", DataType::F64),
-            ("note", DataType::Utf8),
-        ])),
-        ("customers".to_owned(), schema(&[
-            ("id", DataType::I32),
-            ("region", DataType::Utf8),
-            ("note", DataType::Utf8),
-        ])),
+        (
+            "orders".to_owned(),
+            schema(&[
+                ("id", DataType::I64),
+                ("customer_id", DataType::I64),
+                ("amount", DataType::F64),
+                ("note", DataType::Utf8),
+            ]),
+        ),
+        (
+            "customers".to_owned(),
+            schema(&[("id", DataType::I32), ("region", DataType::Utf8), ("note", DataType::Utf8)]),
+        ),
     ]
 }
 
@@ -94,9 +96,10 @@ fn columns_of_both_sides_are_told_apart() {
         logical.nodes[logical.outputs[0]].schema.to_string()
     };
     let left = "id: i64, customer_id: i64, amount: f64, note: utf8";
-    assert_eq!(join("customer_id=id", "inner"), format!(
-        "{left}, id_right: i32, region: utf8, note_right: utf8"
-    ));
+    assert_eq!(
+        join("customer_id=id", "inner"),
+        format!("{left}, id_right: i32, region: utf8, note_right: utf8")
+    );
     assert_eq!(join("id", "left"), format!("{left}, region: utf8?, note_right: utf8?"));
     assert_eq!(join("id", "semi"), left);
     assert_eq!(

@@ -96,9 +96,8 @@ fn write(expr: &Expr, least: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
 }
 
 /// Words that stand for something else than a column.
-const RESERVED: [&str; 12] = [
-    "and", "as", "between", "distinct", "false", "in", "is", "like", "not", "null", "or", "true",
-];
+const RESERVED: [&str; 12] =
+    ["and", "as", "between", "distinct", "false", "in", "is", "like", "not", "null", "or", "true"];
 
 impl Expr {
     /// Whether a word means something else than the column of that name, unless it is in quotes.
