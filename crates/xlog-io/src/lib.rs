@@ -7,8 +7,28 @@
 
 #![forbid(unsafe_code)]
 
+mod admit;
+mod cells;
+mod choice;
+mod column_type;
+mod columns;
+mod csv;
 mod error;
+mod format;
+mod ipc;
+mod open;
+mod ordered;
+mod output;
+mod parquet;
+mod plain;
+mod source;
+mod spec;
 mod traits;
+mod values;
 
+pub use column_type::ColumnType;
 pub use error::{FileError, FileResult};
+pub use format::{Compression, Format};
+pub use open::{create, open};
+pub use spec::{CsvOptions, InputSpec, OutputSpec};
 pub use traits::{BatchReader, BatchWriter, ReadProgress};
