@@ -3,10 +3,11 @@
 use arrow_schema::SchemaRef;
 
 use crate::{
-    csv::{CsvReader, CsvWriter},
+    csv::{CsvWriter, open_csv},
     error::{FileError, FileResult},
     format::Format,
     ipc::{IpcReader, IpcWriter},
+    json::{JsonLinesWriter, open_json_lines},
     output::Output,
     parquet::{ParquetReader, ParquetWriter},
     source::Input,
@@ -29,14 +30,40 @@ use crate::{
 pub fn open(spec: &InputSpec) -> FileResult<Box<dyn BatchReader>> {
     let inputs = inputs(spec)?;
     match format(spec, &inputs)? {
-        Format::Csv => Ok(Box::new(CsvReader::open(spec, inputs, spec.csv.delimiter)?)),
-        Format::Tsv => {
-            Ok(Box::new(CsvReader::open(spec, inputs, spec.csv.delimiter.or(Some(b'\t')))?))
-        }
+        Format::Csv => Ok(Box::new(open_csv(spec, inputs, spec.csv.delimiter)?)),
+        Format::Tsv => Ok(Box::new(open_csv(spec, inputs, spec.csv.delimiter.or(Some(b'\t')))?)),
         Format::Parquet => Ok(Box::new(ParquetReader::open(spec, inputs)?)),
         Format::Arrow => Ok(Box::new(IpcReader::open(spec, inputs)?)),
-        Format::JsonLines => Err(FileError::new(&inputs[0].name, "no JSON")),
+        Format::JsonLines => Ok(Box::new(open_json_lines(spec, inputs)?)),
     }
+}
+
+/// What is known of a table before it is read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct TableSchema {
+    /// Its columns, as every batch will have them.
+    pub columns: SchemaRef,
+    /// Its rows, where the files say how many (Parquet).
+    pub rows: Option<u64>,
+}
+
+/// Looks at a table without reading it. Types of CSV and JSON lines come from a sample.
+///
+/// ```no_run
+/// use xlog_io::{InputSpec, schema};
+///
+/// let table = schema(&InputSpec::new(["sales.parquet"]))?;
+/// println!("{} with {:?} rows", table.columns, table.rows);
+/// # Ok::<(), xlog_io::FileError>(())
+/// ```
+pub fn schema(spec: &InputSpec) -> FileResult<TableSchema> {
+    let inputs = inputs(spec)?;
+    if format(spec, &inputs)? == Format::Parquet {
+        let reader = ParquetReader::open(spec, inputs)?;
+        return Ok(TableSchema { columns: reader.schema(), rows: Some(reader.rows()) });
+    }
+    Ok(TableSchema { columns: open(spec)?.schema(), rows: None })
 }
 
 /// Starts a file for a table with these columns. It appears under its name once it is finished.
@@ -62,7 +89,7 @@ pub fn create(spec: &OutputSpec, schema: SchemaRef) -> FileResult<Box<dyn BatchW
         Format::Tsv => Ok(Box::new(CsvWriter::create(output, &schema, b'\t')?)),
         Format::Parquet => Ok(Box::new(ParquetWriter::create(output, &schema)?)),
         Format::Arrow => Ok(Box::new(IpcWriter::create(output, &schema)?)),
-        Format::JsonLines => Err(FileError::new(output.name, "no JSON")),
+        Format::JsonLines => Ok(Box::new(JsonLinesWriter::create(output, &schema)?)),
     }
 }
 

@@ -4,17 +4,14 @@
 //! order of the jobs. No more than a window of them is under way or waiting, so memory is bounded
 //! however slow the taker is. A thread that panics is an error to the taker, never a hang.
 
-use std::{
-    collections::VecDeque,
-    fmt,
-    panic::{AssertUnwindSafe, catch_unwind},
-    sync::Arc,
-    thread,
-};
+use std::{collections::VecDeque, fmt, sync::Arc, thread};
 
 use parking_lot::{Condvar, Mutex};
 
-use crate::error::{FileError, FileResult};
+use crate::{
+    error::{FileError, FileResult},
+    guard::guarded,
+};
 
 /// Where jobs come from. One thread at a time asks.
 pub(crate) trait JobSource: Send + 'static {
@@ -31,8 +28,12 @@ pub(crate) trait JobSource: Send + 'static {
 /// Results in the order of their jobs.
 pub(crate) struct Ordered<R> {
     shared: Arc<Shared<R>>,
+    /// Starts the threads, once somebody wants a result.
+    launch: Option<Launch<R>>,
     over: bool,
 }
+
+type Launch<R> = Box<dyn FnOnce(&Arc<Shared<R>>) -> FileResult<()> + Send>;
 
 struct Shared<R> {
     state: Mutex<State<R>>,
@@ -55,13 +56,15 @@ struct State<R> {
 }
 
 impl<R: Send + 'static> Ordered<R> {
-    /// Starts `threads` threads, of which each makes its own way of doing jobs.
-    pub(crate) fn start<S, W>(threads: usize, source: S, worker: impl Fn() -> W) -> FileResult<Self>
+    /// Work for so many threads, which start when the first result is asked for. Each has a `worker`
+    /// of its own.
+    pub(crate) fn new<S, W>(threads: usize, source: S, worker: impl Fn() -> W) -> Self
     where
         S: JobSource,
         W: FnMut(S::Job) -> FileResult<R> + Send + 'static,
     {
-        let name = source.name();
+        let threads = threads.max(1);
+        let workers: Vec<W> = (0..threads).map(|_| worker()).collect();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {
                 results: VecDeque::new(),
@@ -71,24 +74,31 @@ impl<R: Send + 'static> Ordered<R> {
             }),
             arrived: Condvar::new(),
             room: Condvar::new(),
-            window: 2 * threads.max(1),
+            window: 2 * threads,
         });
-        let source = Arc::new(Mutex::new(source));
-        for number in 0..threads.max(1) {
-            let (shared, source, work) = (Arc::clone(&shared), Arc::clone(&source), worker());
-            let run = move || run(&shared, &source, work);
-            let started = thread::Builder::new().name(format!("xlog-io-{number}")).spawn(run);
-            if let Err(error) = started {
-                return Err(FileError::new(name, format!("no thread could be started: {error}")));
+        let launch = move |shared: &Arc<Shared<R>>| {
+            let name = source.name();
+            let source = Arc::new(Mutex::new(source));
+            for (number, work) in workers.into_iter().enumerate() {
+                let (shared, source) = (Arc::clone(shared), Arc::clone(&source));
+                let run = move || run(&shared, &source, work);
+                let started = thread::Builder::new().name(format!("xlog-io-{number}")).spawn(run);
+                started.map_err(|error| {
+                    FileError::new(&name, format!("no thread could be started: {error}"))
+                })?;
             }
-        }
-        Ok(Self { shared, over: false })
+            Ok(())
+        };
+        Self { shared, launch: Some(Box::new(launch)), over: false }
     }
 
     /// The next result, or `None` after the last one, or after an error.
     pub(crate) fn next(&mut self) -> FileResult<Option<R>> {
         if self.over {
             return Ok(None);
+        }
+        if let Some(launch) = self.launch.take() {
+            launch(&self.shared).inspect_err(|_| self.stop())?;
         }
         let mut state = self.shared.state.lock();
         loop {
@@ -178,18 +188,6 @@ fn run<S: JobSource, R>(
     }
 }
 
-/// A panic as an error, for what other crates make of damaged files.
-pub(crate) fn guarded<T>(name: &str, work: impl FnOnce() -> FileResult<T>) -> FileResult<T> {
-    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
-        let text = panic.downcast_ref::<String>().map(String::as_str);
-        let text = text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("no reason");
-        Err(FileError::new(
-            name,
-            format!("reading it failed within ({text}); the file may be damaged"),
-        ))
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -223,7 +221,7 @@ mod tests {
     fn results_leave_in_the_order_of_their_jobs() {
         for threads in 1..6 {
             let source = Numbers { next: 0, end: 500, broken: false };
-            let mut ordered = Ordered::start(threads, source, || |job| Ok(job * 2)).unwrap();
+            let mut ordered = Ordered::new(threads, source, || |job| Ok(job * 2));
             let mut seen = Vec::new();
             while let Some(result) = ordered.next().unwrap() {
                 seen.push(result);
@@ -241,15 +239,14 @@ mod tests {
                 70 => Err(FileError::new("numbers", "seventy")),
                 job => Ok(job),
             };
-            let mut ordered = Ordered::start(3, source, || work).unwrap();
+            let mut ordered = Ordered::new(3, source, || work);
             for expected in 0..70 {
                 assert_eq!(ordered.next(), Ok(Some(expected)));
             }
             assert_eq!(ordered.next().unwrap_err().message, "seventy");
             assert_eq!(ordered.next(), Ok(None));
         }
-        let mut ordered =
-            Ordered::start(2, Numbers { next: 0, end: 3, broken: true }, || Ok).unwrap();
+        let mut ordered = Ordered::new(2, Numbers { next: 0, end: 3, broken: true }, || Ok);
         assert_eq!((0..3).map(|_| ordered.next()).filter(Result::is_ok).count(), 3);
         assert_eq!(ordered.next().unwrap_err().message, "broken");
     }
@@ -258,7 +255,7 @@ mod tests {
     fn a_panic_is_an_error() {
         let source = Numbers { next: 0, end: 9, broken: false };
         let work = |job: u64| if job == 4 { panic!("four") } else { Ok(job) };
-        let mut ordered = Ordered::start(2, source, || work).unwrap();
+        let mut ordered = Ordered::new(2, source, || work);
         (0..4).for_each(|expected| assert_eq!(ordered.next(), Ok(Some(expected))));
         assert!(ordered.next().unwrap_err().message.contains("four"));
     }

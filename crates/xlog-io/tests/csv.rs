@@ -2,14 +2,12 @@
 
 mod support;
 
-use std::sync::Arc;
-
-use arrow_array::{
-    ArrayRef, BooleanArray, Date32Array, Float32Array, Float64Array, Int32Array, Int64Array,
-    RecordBatch, StringArray, TimestampMicrosecondArray, UInt32Array, UInt64Array,
-};
 use proptest::prelude::*;
-use support::{Folder, cut, oracle, read, rows_of, table, types};
+use support::{
+    Folder, cut, oracle, read, rows_of, table,
+    tables::{AnyTable, any_table},
+    types,
+};
 use xlog_io::{ColumnType, InputSpec, OutputSpec, create};
 
 /// What reading a text is refused with.
@@ -309,43 +307,6 @@ fn repeated_text_comes_as_a_dictionary() {
     assert_eq!(reader.progress().bytes_total, Some(reader.progress().bytes_read));
 }
 
-#[derive(Clone, Debug)]
-struct AnyTable {
-    columns: Vec<(ColumnType, ArrayRef)>,
-}
-
-fn any_table() -> impl Strategy<Value = AnyTable> {
-    use proptest::{collection::vec, option::of};
-    const TEXT: &str = "([a-z,\"\n\r; \u{e9}\u{1f600}]|\r\n|\"\"){0,6}";
-    (1usize..5, 0usize..20).prop_flat_map(|(columns, rows)| {
-        let column = prop_oneof![
-            vec(of(any::<bool>()), rows)
-                .prop_map(|v| (ColumnType::Bool, Arc::new(BooleanArray::from(v)) as ArrayRef)),
-            vec(of(any::<u32>()), rows)
-                .prop_map(|v| (ColumnType::U32, Arc::new(UInt32Array::from(v)) as ArrayRef)),
-            vec(of(any::<u64>()), rows)
-                .prop_map(|v| (ColumnType::U64, Arc::new(UInt64Array::from(v)) as ArrayRef)),
-            vec(of(any::<i32>()), rows)
-                .prop_map(|v| (ColumnType::I32, Arc::new(Int32Array::from(v)) as ArrayRef)),
-            vec(of(any::<i64>()), rows)
-                .prop_map(|v| (ColumnType::I64, Arc::new(Int64Array::from(v)) as ArrayRef)),
-            vec(of(proptest::num::f32::ANY), rows)
-                .prop_map(|v| (ColumnType::F32, Arc::new(Float32Array::from(v)) as ArrayRef)),
-            vec(of(proptest::num::f64::ANY), rows)
-                .prop_map(|v| (ColumnType::F64, Arc::new(Float64Array::from(v)) as ArrayRef)),
-            vec(of(any::<i32>()), rows)
-                .prop_map(|v| (ColumnType::Date, Arc::new(Date32Array::from(v)) as ArrayRef)),
-            vec(of(any::<i64>()), rows).prop_map(|v| {
-                let array = TimestampMicrosecondArray::from(v);
-                (ColumnType::Timestamp, Arc::new(array) as ArrayRef)
-            }),
-            vec(of(TEXT), rows)
-                .prop_map(|v| (ColumnType::Utf8, Arc::new(StringArray::from(v)) as ArrayRef)),
-        ];
-        vec(column, columns).prop_map(|columns| AnyTable { columns })
-    })
-}
-
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(256))]
 
@@ -357,10 +318,7 @@ proptest! {
         ending in prop_oneof![Just("csv"), Just("tsv"), Just("csv.gz"), Just("csv.zst")],
     ) {
         let folder = Folder::new();
-        let name = |place: usize| format!("c \"{place},");
-        let named = any_table.columns.iter().enumerate();
-        let named = named.map(|(place, (_, array))| (name(place), Arc::clone(array), true));
-        let batch = RecordBatch::try_from_iter_with_nullable(named).unwrap();
+        let AnyTable { batch, types } = any_table;
         let path = folder.name(&format!("t.{ending}"));
         let mut writer = create(&OutputSpec::new(&path), batch.schema()).unwrap();
         let half = batch.num_rows() / 2;
@@ -369,8 +327,7 @@ proptest! {
         writer.finish().unwrap();
         prop_assert_eq!(folder.names(), [format!("t.{ending}")]);
         let mut spec = cut(&InputSpec::new([path]), threads, block);
-        let types = any_table.columns.iter().enumerate();
-        spec.types = types.map(|(place, (column_type, _))| (name(place), *column_type)).collect();
+        spec.types = types;
         prop_assert_eq!(read(&spec).unwrap(), rows_of(&batch));
     }
 }

@@ -1,5 +1,6 @@
 //! Columns under construction, by type.
 
+mod seen;
 mod text;
 
 use std::sync::Arc;
@@ -16,7 +17,10 @@ use arrow_buffer::{
 };
 use arrow_schema::DataType;
 
-pub(crate) use self::text::{DictionaryText, PlainText, TextSink};
+pub(crate) use self::{
+    seen::Seen,
+    text::{DictionaryText, PlainText, TextSink},
+};
 use crate::column_type::ColumnType;
 
 /// The rows that have no value. Most columns have none, and pay nothing for it.

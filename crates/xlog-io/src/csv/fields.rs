@@ -6,8 +6,8 @@ use super::index::{Index, skip_empty_lines};
 use crate::{
     columns::{Builder, Plain, TextSink},
     values::{
-        parse_bool, parse_date, parse_f32, parse_f64, parse_i32, parse_i64, parse_timestamp,
-        parse_u32, parse_u64,
+        is_code, parse_bool, parse_date, parse_f32, parse_f64, parse_i32, parse_i64,
+        parse_timestamp, parse_u32, parse_u64,
     },
 };
 
@@ -61,18 +61,6 @@ pub(super) fn bare(reading: Reading<'_>, field: &[u8]) -> Option<Vec<u8>> {
     };
     let text = text.trim_ascii();
     (!reading.is_null(text)).then(|| text.to_vec())
-}
-
-/// Whether digits are a code rather than a number: as a number they would lose a zero or a plus in
-/// front.
-#[inline]
-pub(super) fn is_code(text: &[u8]) -> bool {
-    let digits = text.strip_prefix(b"-").unwrap_or(text);
-    match digits {
-        [b'0', next, ..] => next.is_ascii_digit(),
-        [b'+', ..] => true,
-        _ => false,
-    }
 }
 
 /// One column of the rows of an index.

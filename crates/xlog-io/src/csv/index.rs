@@ -4,7 +4,7 @@
 //! at the start of a field, and close before a separator; one that stands elsewhere is a fault
 //! rather than a character, since it may as well have swallowed the rows up to the next one.
 
-use super::scan::{Block, WIDTH, running_parity};
+use crate::text::{Block, WIDTH, running_parity};
 
 /// What separates and encloses fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! CSV: fields with a delimiter between them, rows with a newline after them.
 //!
-//! A text is cut into pieces at the ends of rows ([`split`]); in each piece the ends of fields are
-//! found ([`index`]) and the fields read, one column after the other ([`fields`], [`piece`]).
-//! Pieces are read side by side and leave in order ([`reader`]).
+//! In a piece of text the ends of fields are found ([`index`]) and the fields read, one column after
+//! the other ([`fields`], [`piece`]), as the types that a look at the files suggests ([`reader`],
+//! [`infer`]).
 
 mod fields;
 mod index;
@@ -10,8 +10,6 @@ mod infer;
 mod piece;
 mod preamble;
 mod reader;
-mod scan;
-mod split;
 mod writer;
 
-pub(crate) use self::{reader::CsvReader, writer::CsvWriter};
+pub(crate) use self::{reader::open_csv, writer::CsvWriter};

@@ -6,11 +6,17 @@ use arrow_array::{RecordBatch, RecordBatchOptions};
 use arrow_schema::SchemaRef;
 
 use super::{
-    fields::{Fields, Reading, bare, is_code},
+    fields::{Fields, Reading, bare},
     index::{Dialect, Fault, Index},
     preamble::{OPEN_QUOTE, STRAY_QUOTE},
 };
-use crate::{column_type::ColumnType, columns::Builder, error::FileError, values::parse_f64};
+use crate::{
+    column_type::ColumnType,
+    columns::Builder,
+    error::{FileError, FileResult},
+    text::{PieceWork, line_of, shown},
+    values::{is_code, parse_f64},
+};
 
 /// Rows that are cut into fields before their columns are read: few enough that their text is still
 /// in the processor's cache.
@@ -49,10 +55,10 @@ impl PieceReader {
     pub(super) fn new(plan: Arc<Plan>) -> Self {
         Self { plan, ends: Vec::new() }
     }
+}
 
-    /// Reads a piece of text that starts at the start of a row. Lines in the error are counted from
-    /// the piece's first.
-    pub(super) fn read(&mut self, file: &str, text: &[u8]) -> Result<RecordBatch, FileError> {
+impl PieceWork for PieceReader {
+    fn read(&mut self, file: &str, text: &[u8]) -> FileResult<RecordBatch> {
         let plan = Arc::clone(&self.plan);
         let Plan { dialect, columns, .. } = *plan;
         let checked = std::str::from_utf8(text).is_ok();
@@ -118,11 +124,6 @@ fn count(number: usize, noun: &str) -> String {
     format!("{number} {noun}{}", if number == 1 { "" } else { "s" })
 }
 
-/// The line, counted from 1, of a place in a text.
-pub(super) fn line_of(text: &[u8], at: usize) -> u64 {
-    memchr::memchr_iter(b'\n', &text[..at.min(text.len())]).count() as u64 + 1
-}
-
 /// What to say of a field that is not of its column's type.
 fn bad_value(wanted: &Wanted, reading: Reading<'_>, field: &[u8]) -> String {
     let Wanted { name, column_type, inferred, .. } = wanted;
@@ -151,13 +152,4 @@ fn bad_value(wanted: &Wanted, reading: Reading<'_>, field: &[u8]) -> String {
         format!("{name}={better}")
     };
     format!("{what}, {from}; give another type with --type {name}")
-}
-
-/// A field for a message: its start, and nothing that a terminal would obey.
-fn shown(field: &[u8]) -> String {
-    const MOST: usize = 40;
-    let text = String::from_utf8_lossy(field);
-    let short: String = text.chars().take(MOST).collect();
-    let dots = if short.len() < text.len() { "..." } else { "" };
-    format!("{:?}{dots}", short)
 }

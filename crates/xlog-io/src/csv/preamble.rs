@@ -4,6 +4,7 @@ use super::index::Dialect;
 use crate::{
     error::{FileError, FileResult},
     spec::CsvOptions,
+    text::check_encoding,
 };
 
 /// The start of a file, understood.
@@ -27,10 +28,7 @@ impl Preamble {
         options: &CsvOptions,
     ) -> FileResult<Self> {
         let refuse = |message: &str| FileError::new(file, message);
-        if head.starts_with(&[0xff, 0xfe]) || head.starts_with(&[0xfe, 0xff]) {
-            return Err(refuse("it is UTF-16; convert it to UTF-8, as with iconv -f UTF-16"));
-        }
-        let start = mark_length(head);
+        let start = check_encoding(file, head)?;
         let text = &head[start..];
         if memchr::memchr(b'\n', text).is_none()
             && memchr::memchr(b'\r', text).is_some()
@@ -63,11 +61,6 @@ impl Preamble {
         let lines = memchr::memchr_iter(b'\n', &text[..end]).count() as u64;
         Ok(Self { bytes: start + end, lines, names })
     }
-}
-
-/// Bytes of the byte order mark that some programs put before UTF-8.
-fn mark_length(head: &[u8]) -> usize {
-    if head.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 }
 }
 
 /// The names in a header. One without a name is called by its number.

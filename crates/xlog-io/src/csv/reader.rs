@@ -1,126 +1,45 @@
-//! Reads CSV in batches, on several threads.
+//! Looks at CSV files, and starts reading them.
 
-use std::{
-    io::{Read, Seek, SeekFrom},
-    sync::Arc,
-};
+use std::sync::Arc;
 
-use arrow_array::RecordBatch;
-use arrow_schema::{Field, Schema, SchemaRef};
-use parking_lot::Mutex;
+use arrow_schema::{Field, Schema};
 
 use super::{
     index::Dialect,
     infer::Sample,
-    piece::{PieceReader, Plan, Wanted, line_of},
+    piece::{PieceReader, Plan, Wanted},
     preamble::{Preamble, guess_delimiter},
-    split::{HEAD_BYTES, Opened, Piece, Spare, Splitter, last_row_end},
 };
 use crate::{
     choice::{given_type, wanted_places},
     columns::arrow_type,
     error::{FileError, FileResult},
-    ordered::Ordered,
     source::Input,
     spec::{CsvOptions, InputSpec},
-    traits::{BatchReader, ReadProgress},
+    text::{HEAD_BYTES, Opened, TextReader, last_row_end, samples_within},
 };
 
-/// Bytes of a sample from within a file, and how many of those there are.
-const SAMPLE_BYTES: u64 = 32 << 10;
-const SAMPLES: u64 = 8;
-
-/// The batches of one or more CSV files.
-#[derive(Debug)]
-pub(crate) struct CsvReader {
-    schema: SchemaRef,
-    pieces: Ordered<PieceResult>,
-    progress: ReadProgress,
-    /// Lines of the current file before the next piece.
-    lines: u64,
-}
-
-/// A piece that was read, well or not.
-struct PieceResult {
-    first_after: Option<u64>,
-    lines: u64,
-    consumed: u64,
-    batch: FileResult<RecordBatch>,
-}
-
-impl CsvReader {
-    /// Looks at the start of every input and infers what is not given.
-    pub(crate) fn open(
-        spec: &InputSpec,
-        inputs: Vec<Input>,
-        delimiter: Option<u8>,
-    ) -> FileResult<Self> {
-        let bytes_total = inputs.iter().map(|input| input.size).sum();
-        let mut survey = Survey::new(spec, delimiter)?;
-        let mut opened = Vec::with_capacity(inputs.len());
-        for input in inputs {
-            opened.push(survey.look(input)?);
-        }
-        let dialect = survey.dialect();
-        let plan = Arc::new(survey.plan(spec)?);
-        let schema = Arc::clone(&plan.schema);
-        let spare: Spare = Arc::new(Mutex::new(Vec::new()));
-        let source = Splitter {
-            inputs: opened.into_iter(),
-            options: spec.csv.clone(),
-            dialect,
-            block_bytes: spec.block_bytes,
-            spare: Arc::clone(&spare),
-            current: None,
-            consumed_before: 0,
-        };
-        let pieces = Ordered::start(spec.threads(), source, || {
-            let mut reader = PieceReader::new(Arc::clone(&plan));
-            let spare = Arc::clone(&spare);
-            move |piece: Piece| {
-                let batch = match piece.too_long {
-                    false => reader.read(&piece.file, &piece.text),
-                    true => Err(FileError::new(&*piece.file, TOO_LONG).at_line(1)),
-                };
-                let lines = line_of(&piece.text, piece.text.len()) - 1;
-                let Piece { first_after, consumed, text, .. } = piece;
-                spare.lock().push(text);
-                Ok(PieceResult { first_after, lines, consumed, batch })
-            }
-        })?;
-        let progress = ReadProgress { bytes_read: 0, bytes_total };
-        Ok(Self { schema, pieces, progress, lines: 0 })
+/// Looks at the start of every input, infers what is not given, and starts reading.
+pub(crate) fn open_csv(
+    spec: &InputSpec,
+    inputs: Vec<Input>,
+    delimiter: Option<u8>,
+) -> FileResult<TextReader> {
+    let mut survey = Survey::new(spec, delimiter)?;
+    let mut opened = Vec::with_capacity(inputs.len());
+    for input in inputs {
+        opened.push(survey.look(input)?);
     }
-}
-
-const TOO_LONG: &str = "a row that starts here is longer than 64 MiB; if a quote in it is not \
-    closed, close it, or switch quotes off with --quote none";
-
-impl BatchReader for CsvReader {
-    fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    fn next_batch(&mut self) -> FileResult<Option<RecordBatch>> {
-        while let Some(read) = self.pieces.next()? {
-            self.lines = read.first_after.unwrap_or(self.lines);
-            self.progress.bytes_read = read.consumed;
-            let batch = read.batch.map_err(|mut error| {
-                self.pieces.stop();
-                error.line = error.line.map(|line| line + self.lines);
-                error
-            })?;
-            self.lines += read.lines;
-            if batch.num_rows() > 0 {
-                return Ok(Some(batch));
-            }
-        }
-        Ok(None)
-    }
-
-    fn progress(&self) -> ReadProgress {
-        self.progress
-    }
+    let dialect = survey.dialect();
+    let plan = Arc::new(survey.plan(spec)?);
+    let schema = Arc::clone(&plan.schema);
+    let options = spec.csv.clone();
+    let start_of = move |file: &str, head: &[u8], whole: bool| {
+        let preamble = Preamble::read(file, head, whole, dialect, &options)?;
+        Ok((preamble.bytes, preamble.lines))
+    };
+    let worker = || PieceReader::new(Arc::clone(&plan));
+    TextReader::start(spec, schema, opened, Box::new(start_of), dialect.quote, worker)
 }
 
 /// What the inputs look like.
@@ -190,32 +109,12 @@ impl<'s> Survey<'s> {
         }
         self.sample.look(&rows, dialect, &self.options.nulls);
         if !over && stream.compression.is_none() {
-            self.look_within(&input)?;
+            for text in samples_within(&input)? {
+                self.sample.look_within(&text, dialect, &self.options.nulls);
+            }
         }
         let head = input.size.is_none().then_some((head, over, stream));
         Ok(Opened { input, head })
-    }
-
-    /// Looks at places all over a file, so that a column whose first rows are alike does not get a
-    /// type that its last rows contradict.
-    fn look_within(&mut self, input: &Input) -> FileResult<()> {
-        let (Some(mut file), Some(size)) = (input.open_file()?, input.size) else { return Ok(()) };
-        let dialect = self.dialect();
-        let beyond = size.saturating_sub(HEAD_BYTES as u64);
-        for number in 1..=SAMPLES {
-            let end = HEAD_BYTES as u64 + beyond * number / SAMPLES;
-            let start = end.saturating_sub(SAMPLE_BYTES);
-            let mut text = Vec::new();
-            let read = file
-                .seek(SeekFrom::Start(start))
-                .and_then(|_| (&mut file).take(SAMPLE_BYTES).read_to_end(&mut text));
-            read.map_err(|error| input.io(&error))?;
-            if number == SAMPLES && text.last().is_some_and(|last| *last != b'\n') {
-                text.push(b'\n');
-            }
-            self.sample.look_within(&text, dialect, &self.options.nulls);
-        }
-        Ok(())
     }
 
     /// How to read what was looked at.

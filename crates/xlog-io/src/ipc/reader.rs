@@ -14,7 +14,8 @@ use crate::{
     admit::{admit, widen},
     choice::{agree, check_types, wanted_places},
     error::{FileError, FileResult},
-    ordered::{JobSource, Ordered, guarded},
+    guard::guarded,
+    ordered::{JobSource, Ordered},
     source::{Input, Stream},
     spec::InputSpec,
     traits::{BatchReader, ReadProgress},
@@ -67,10 +68,10 @@ impl IpcReader {
             consumed_before: 0,
             name: String::new(),
         };
-        let batches = Ordered::start(spec.threads(), source, || {
+        let batches = Ordered::new(spec.threads(), source, || {
             let wanted = Arc::clone(&wanted);
             move |job: Job| job.admit(&wanted)
-        })?;
+        });
         let progress = ReadProgress { bytes_read: 0, bytes_total };
         Ok(Self { schema, batches, progress })
     }
@@ -180,9 +181,11 @@ impl JobSource for Source {
                 self.current = Some((file, batches));
                 continue;
             };
-            if let Some(batch) = batches.next() {
-                let name = file.input.name.clone();
-                let batch = batch.map_err(|error| damaged(&name, &error))?;
+            let name = file.input.name.clone();
+            let next = guarded(&name, || {
+                batches.next().transpose().map_err(|error| damaged(&name, &error))
+            })?;
+            if let Some(batch) = next {
                 let places = file.places.clone();
                 return Ok(Some(Job { name, batch, places, consumed: self.consumed_before }));
             }

@@ -22,7 +22,8 @@ use crate::{
     column_type::ColumnType,
     columns::text_dictionary,
     error::{FileError, FileResult},
-    ordered::{JobSource, Ordered, guarded},
+    guard::guarded,
+    ordered::{JobSource, Ordered},
     source::Input,
     spec::InputSpec,
     traits::{BatchReader, ReadProgress},
@@ -69,10 +70,10 @@ impl ParquetReader {
         let rows = files.iter().map(|file| file.metadata.file_metadata().num_rows() as u64).sum();
         let (threads, wanted) = (spec.threads(), Arc::clone(&schema));
         let source = Groups::new(files, &schema)?;
-        let groups = Ordered::start(threads, source, || {
+        let groups = Ordered::new(threads, source, || {
             let wanted = Arc::clone(&wanted);
             move |job: Job| job.read(&wanted)
-        })?;
+        });
         let progress = ReadProgress { bytes_read: 0, bytes_total };
         Ok(Self { schema, groups, waiting: VecDeque::new(), progress, rows })
     }

@@ -21,3 +21,15 @@ pub(crate) fn parse_bool(text: &[u8]) -> Option<bool> {
         _ => None,
     }
 }
+
+/// Whether digits are a code rather than a number: as a number they would lose a zero or a plus in
+/// front.
+#[inline]
+pub(crate) fn is_code(text: &[u8]) -> bool {
+    let digits = text.strip_prefix(b"-").unwrap_or(text);
+    match digits {
+        [b'0', next, ..] => next.is_ascii_digit(),
+        [b'+', ..] => true,
+        _ => false,
+    }
+}

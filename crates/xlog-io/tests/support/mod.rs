@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub(crate) mod oracle;
+pub(crate) mod tables;
 
 use std::{fs, num::NonZeroUsize, path::PathBuf};
 

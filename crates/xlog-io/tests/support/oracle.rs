@@ -161,8 +161,17 @@ fn value(field: &Field, data_type: &DataType, strict: bool) -> Option<Option<Str
         DataType::UInt64 => text.parse::<u64>().ok().map(|value| value.to_string()),
         DataType::Int32 => text.parse::<i32>().ok().map(|value| value.to_string()),
         DataType::Int64 => text.parse::<i64>().ok().map(|value| value.to_string()),
-        DataType::Float32 => text.parse::<f32>().ok().map(|value| format!("{value:?}")),
-        DataType::Float64 => text.parse::<f64>().ok().map(|value| format!("{value:?}")),
+        // A number is never infinite, however large: it is refused.
+        DataType::Float32 => {
+            let value = text.parse::<f32>().ok();
+            let value = value.filter(|value| !value.is_infinite() || text.contains(['i', 'I']));
+            value.map(|value| format!("{value:?}"))
+        }
+        DataType::Float64 => {
+            let value = text.parse::<f64>().ok();
+            let value = value.filter(|value| !value.is_infinite() || text.contains(['i', 'I']));
+            value.map(|value| format!("{value:?}"))
+        }
         DataType::Date32 => {
             moment(text).filter(|(_, _, day)| *day).map(|(days, _, _)| format!("{days}"))
         }

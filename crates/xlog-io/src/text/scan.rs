@@ -1,10 +1,10 @@
 //! Which of 64 bytes are a given one, as bits.
 
 /// Bytes looked at in one go.
-pub(super) const WIDTH: usize = 64;
+pub(crate) const WIDTH: usize = 64;
 
 /// 64 bytes, ready to be compared.
-pub(super) struct Block {
+pub(crate) struct Block {
     bytes: [u8; WIDTH],
 }
 
@@ -12,7 +12,7 @@ impl Block {
     /// The bytes from `at` on. Past the end there are zeroes, which are equal to nothing that is
     /// looked for.
     #[inline(always)]
-    pub(super) fn at(text: &[u8], at: usize) -> Self {
+    pub(crate) fn at(text: &[u8], at: usize) -> Self {
         let rest = text.get(at..).unwrap_or(&[]);
         match rest.first_chunk::<WIDTH>() {
             Some(bytes) => Self { bytes: *bytes },
@@ -26,7 +26,7 @@ impl Block {
 
     /// One bit for each byte that is `byte`, the lowest for the first.
     #[inline(always)]
-    pub(super) fn equal_to(&self, byte: u8) -> u64 {
+    pub(crate) fn equal_to(&self, byte: u8) -> u64 {
         // The compiler compares whole vectors here, and gathers bits eight at a time below.
         let mut equal = [0; WIDTH];
         for (equal, other) in equal.iter_mut().zip(&self.bytes) {
@@ -45,7 +45,7 @@ impl Block {
 
 /// For each bit, whether an odd number of bits up to and with it is set.
 #[inline(always)]
-pub(super) fn running_parity(mut bits: u64) -> u64 {
+pub(crate) fn running_parity(mut bits: u64) -> u64 {
     bits ^= bits << 1;
     bits ^= bits << 2;
     bits ^= bits << 4;

@@ -7,59 +7,58 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::{
-    index::Dialect,
-    preamble::Preamble,
-    scan::{Block, WIDTH, running_parity},
-};
+use super::scan::{Block, WIDTH, running_parity};
 use crate::{
     error::FileResult,
     ordered::JobSource,
     source::{Input, Stream},
-    spec::CsvOptions,
 };
 
 /// Bytes at the start of a file that its columns are found in.
-pub(super) const HEAD_BYTES: usize = 256 << 10;
+pub(crate) const HEAD_BYTES: usize = 256 << 10;
 
 /// The longest row. Without a limit, a quote that is never closed would take all memory.
 const MOST_ROW_BYTES: usize = 64 << 20;
 
 /// A piece of a file, from the start of a row.
-pub(super) struct Piece {
-    pub(super) file: Arc<str>,
-    pub(super) text: Vec<u8>,
+pub(crate) struct Piece {
+    pub(crate) file: Arc<str>,
+    pub(crate) text: Vec<u8>,
     /// Lines before it, where it is the first of its file.
-    pub(super) first_after: Option<u64>,
+    pub(crate) first_after: Option<u64>,
     /// One row, and longer than any may be.
-    pub(super) too_long: bool,
+    pub(crate) too_long: bool,
     /// Bytes on disk up to its end, of all inputs.
-    pub(super) consumed: u64,
+    pub(crate) consumed: u64,
 }
 
 /// Memory of pieces that were read, for the next ones.
-pub(super) type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
+pub(crate) type Spare = Arc<Mutex<Vec<Vec<u8>>>>;
 
 /// An input whose start may have been read already, if it can be read only once.
-pub(super) struct Opened {
-    pub(super) input: Input,
-    pub(super) head: Option<(Vec<u8>, bool, Stream)>,
+pub(crate) struct Opened {
+    pub(crate) input: Input,
+    pub(crate) head: Option<(Vec<u8>, bool, Stream)>,
 }
 
+/// Finds the first row: given a file's name, its first bytes and whether they are all, answers how
+/// many bytes and lines stand before it.
+pub(crate) type StartOf = Box<dyn Fn(&str, &[u8], bool) -> FileResult<(usize, u64)> + Send>;
+
 /// Cuts inputs, one after the other.
-pub(super) struct Splitter {
-    pub(super) inputs: std::vec::IntoIter<Opened>,
-    pub(super) options: CsvOptions,
-    pub(super) dialect: Dialect,
-    pub(super) block_bytes: usize,
-    pub(super) spare: Spare,
-    pub(super) current: Option<Current>,
+pub(crate) struct Splitter {
+    inputs: std::vec::IntoIter<Opened>,
+    start_of: StartOf,
+    quote: Option<u8>,
+    block_bytes: usize,
+    spare: Spare,
+    current: Option<Current>,
     /// Bytes on disk of the inputs before the current one.
-    pub(super) consumed_before: u64,
+    consumed_before: u64,
 }
 
 /// The input that is being cut.
-pub(super) struct Current {
+struct Current {
     file: Arc<str>,
     stream: Stream,
     /// What was read and not handed out.
@@ -69,6 +68,17 @@ pub(super) struct Current {
 }
 
 impl Splitter {
+    pub(crate) fn new(
+        inputs: Vec<Opened>,
+        start_of: StartOf,
+        quote: Option<u8>,
+        block_bytes: usize,
+        spare: Spare,
+    ) -> Self {
+        let inputs = inputs.into_iter();
+        Self { inputs, start_of, quote, block_bytes, spare, current: None, consumed_before: 0 }
+    }
+
     fn open(&self, opened: Opened) -> FileResult<Current> {
         let Opened { input, head } = opened;
         let (mut head, over, stream) = match head {
@@ -80,14 +90,14 @@ impl Splitter {
                 (head, over, stream)
             }
         };
-        let preamble = Preamble::read(&input.name, &head, over, self.dialect, &self.options)?;
-        head.drain(..preamble.bytes);
+        let (bytes, lines) = (self.start_of)(&input.name, &head, over)?;
+        head.drain(..bytes);
         Ok(Current {
             file: input.name.into(),
             stream,
             carried: head,
             over,
-            first_after: Some(preamble.lines),
+            first_after: Some(lines),
         })
     }
 
@@ -112,7 +122,7 @@ impl Splitter {
                 }
                 return Ok(Some(self.piece(current, text, false)));
             }
-            match last_row_end(&text[..wanted.min(text.len())], self.dialect.quote) {
+            match last_row_end(&text[..wanted.min(text.len())], self.quote) {
                 Some(end) => {
                     current.carried.extend_from_slice(&text[end + 1..]);
                     text.truncate(end + 1);
@@ -163,7 +173,7 @@ impl JobSource for Splitter {
 }
 
 /// The last newline that no quotes are around, in a text that starts outside of them.
-pub(super) fn last_row_end(text: &[u8], quote: Option<u8>) -> Option<usize> {
+pub(crate) fn last_row_end(text: &[u8], quote: Option<u8>) -> Option<usize> {
     let quote = quote.filter(|quote| memchr::memchr(*quote, text).is_some());
     let Some(quote) = quote else {
         return memchr::memrchr(b'\n', text);
