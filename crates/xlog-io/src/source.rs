@@ -42,7 +42,7 @@ impl Input {
         if metadata.is_dir() {
             return Err(refuse(io::ErrorKind::IsADirectory.into()));
         }
-        let size = metadata.is_file().then(|| metadata.len());
+        let size = metadata.is_file().then_some(metadata.len());
         Ok(Self { path: Some(path.into()), name: path.to_owned(), size })
     }
 

@@ -1,5 +1,7 @@
 //! CSV as people and programs write it, well and badly.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how tests fail")]
+
 mod support;
 
 use proptest::prelude::*;

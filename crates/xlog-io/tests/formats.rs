@@ -1,5 +1,7 @@
 //! Parquet, Arrow and JSON lines: what is written is read back, and what is damaged is refused.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how tests fail")]
+
 mod support;
 
 use std::{fs, sync::Arc};

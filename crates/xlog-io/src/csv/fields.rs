@@ -137,7 +137,6 @@ impl<'f> Fields<'f> {
         column: &mut Plain<T>,
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Option<usize> {
-        column.values.reserve(self.rows);
         for row in 0..self.rows {
             let field = self.get(row);
             match parse(field) {
