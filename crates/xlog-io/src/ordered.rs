@@ -56,8 +56,8 @@ struct State<R> {
 }
 
 impl<R: Send + 'static> Ordered<R> {
-    /// Work for so many threads, which start when the first result is asked for. Each has a `worker`
-    /// of its own.
+    /// Work for so many threads, which start when the first result is asked for. Each has a
+    /// `worker` of its own.
     pub(crate) fn new<S, W>(threads: usize, source: S, worker: impl Fn() -> W) -> Self
     where
         S: JobSource,

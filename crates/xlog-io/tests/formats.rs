@@ -324,4 +324,9 @@ fn a_format_that_nothing_says_is_asked_for() {
     );
     spec.format = Some(Format::Csv);
     assert_eq!(read(&spec), Ok(table(&[&["1", "2"]])));
+    let spec = folder.file("t.csv", parquet_of(&numbers(1)));
+    assert_eq!(
+        folder.says(&read(&spec).unwrap_err()),
+        "t.csv: it is parquet, and no text; give its format as parquet"
+    );
 }

@@ -103,7 +103,7 @@ impl BatchReader for IpcReader {
 impl Surveyed {
     fn new(spec: &InputSpec, input: Input) -> FileResult<Self> {
         let name = input.name.clone();
-        let batches = open(&input)?;
+        let batches = open(&input, None)?;
         let schema = batches.schema();
         let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
         let places = wanted_places(spec, &name, &names)?;
@@ -117,8 +117,8 @@ impl Surveyed {
     }
 }
 
-/// Opens a file or a stream, whichever it is.
-fn open(input: &Input) -> FileResult<Batches> {
+/// Opens a file or a stream, whichever it is, for the chosen columns or for all.
+fn open(input: &Input, chosen: Option<Vec<usize>>) -> FileResult<Batches> {
     let name = &input.name;
     let mut stream = input.open()?;
     let mut start = Vec::new();
@@ -127,16 +127,16 @@ fn open(input: &Input) -> FileResult<Batches> {
     guarded(name, || {
         let opened: Result<Batches, ArrowError> = match (is_file, stream.compression) {
             (true, None) if input.size.is_some() => match input.open_file()? {
-                Some(file) => boxed(FileReader::try_new(BufReader::<File>::new(file), None)),
+                Some(file) => boxed(FileReader::try_new(BufReader::<File>::new(file), chosen)),
                 None => return Err(FileError::new(name, "it cannot be read twice")),
             },
             (true, _) => {
                 while !stream.read_onto(&mut start, 1 << 20)? {}
-                boxed(FileReader::try_new(Cursor::new(std::mem::take(&mut start)), None))
+                boxed(FileReader::try_new(Cursor::new(std::mem::take(&mut start)), chosen))
             }
             (false, _) => {
                 let whole = Cursor::new(std::mem::take(&mut start)).chain(StreamBytes(stream));
-                boxed(StreamReader::try_new(BufReader::new(whole), None))
+                boxed(StreamReader::try_new(BufReader::new(whole), chosen))
             }
         };
         opened.map_err(|error| damaged(name, &error))
@@ -176,7 +176,12 @@ impl JobSource for Source {
                 self.name.clone_from(&file.input.name);
                 let batches = match file.opened.take() {
                     Some(batches) => batches,
-                    None => open(&file.input)?,
+                    // Other columns are not even unpacked.
+                    None => {
+                        let chosen =
+                            std::mem::replace(&mut file.places, (0..file.fields.len()).collect());
+                        open(&file.input, Some(chosen))?
+                    }
                 };
                 self.current = Some((file, batches));
                 continue;
@@ -222,7 +227,8 @@ impl Job {
 
 fn damaged(name: &str, error: &ArrowError) -> FileError {
     let message = format!(
-        "it cannot be read as Arrow ({error}); it may be cut off or damaged: write or fetch it again"
+        "it cannot be read as Arrow ({error}); it may be cut off or damaged: write or fetch it \
+         again"
     );
     FileError::new(name, message)
 }

@@ -140,7 +140,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floats_are_those_of_the_standard_library(text in "-?[0-9]{0,12}[.]?[0-9]{0,12}(e-?[0-9]{1,3})?") {
+        fn floats_are_those_of_the_standard_library(
+            text in "-?[0-9]{0,12}[.]?[0-9]{0,12}(e-?[0-9]{1,3})?",
+        ) {
             agrees(&text);
         }
     }
