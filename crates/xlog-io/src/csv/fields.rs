@@ -53,14 +53,17 @@ impl Reading<'_> {
 }
 
 /// The text a number, date or bool is read from: without quotes, and without space around it.
-pub(super) fn bare(reading: Reading<'_>, field: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn bare<'f>(reading: Reading<'_>, field: &'f [u8]) -> Option<Cow<'f, [u8]>> {
     let text = match reading.is_quoted(field) {
-        true => reading.unquoted(field).into_owned(),
+        true => reading.unquoted(field),
         false if reading.is_null(field) => return None,
-        false => field.to_vec(),
+        false => Cow::Borrowed(field),
     };
-    let text = text.trim_ascii();
-    (!reading.is_null(text)).then(|| text.to_vec())
+    let text = match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii()),
+        Cow::Owned(text) => Cow::Owned(text.trim_ascii().to_vec()),
+    };
+    (!reading.is_null(&text)).then_some(text)
 }
 
 /// One column of the rows of an index.
@@ -139,6 +142,10 @@ impl<'f> Fields<'f> {
     ) -> Option<usize> {
         for row in 0..self.rows {
             let field = self.get(row);
+            if field.is_empty() {
+                column.push_missing();
+                continue;
+            }
             match parse(field) {
                 // A text that stands for no value may be one of the type's own.
                 Some(value) if self.reading.nulls.is_empty() || !self.reading.is_null(field) => {
