@@ -13,6 +13,7 @@ use parquet::{
             ParquetRecordBatchReaderBuilder,
         },
     },
+    basic::Compression,
     file::{metadata::ParquetMetaData, reader::ChunkReader},
 };
 
@@ -125,6 +126,17 @@ impl Surveyed {
         let schema = Arc::clone(metadata.schema());
         let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
         let places = wanted_places(spec, &name, &names)?;
+        let groups = metadata.metadata().row_groups().iter();
+        let other = groups.flat_map(|group| group.columns()).find(|column| {
+            matches!(column.compression(), Compression::BROTLI(_) | Compression::LZO)
+        });
+        if let Some(other) = other {
+            let message = format!(
+                "it is compressed with {}, which is not supported; write it with Snappy or Zstandard",
+                other.compression(),
+            );
+            return Err(FileError::new(name, message));
+        }
         Ok(Self { input, contents, metadata: Arc::clone(metadata.metadata()), schema, places })
     }
 
