@@ -127,13 +127,17 @@ impl Surveyed {
         let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
         let places = wanted_places(spec, &name, &names)?;
         let groups = metadata.metadata().row_groups().iter();
-        let other = groups.flat_map(|group| group.columns()).find(|column| {
-            matches!(column.compression(), Compression::BROTLI(_) | Compression::LZO)
+        let other = groups.flat_map(|group| group.columns()).find_map(|column| {
+            match column.compression() {
+                Compression::BROTLI(_) => Some("Brotli"),
+                Compression::LZO => Some("LZO"),
+                _ => None,
+            }
         });
         if let Some(other) = other {
             let message = format!(
-                "it is compressed with {}, which is not supported; write it with Snappy or Zstandard",
-                other.compression(),
+                "it is compressed with {other}, which is not supported; write it with Snappy or \
+                 Zstandard"
             );
             return Err(FileError::new(name, message));
         }
