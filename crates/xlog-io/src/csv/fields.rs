@@ -146,17 +146,19 @@ impl<'f> Fields<'f> {
                 column.push_missing();
                 continue;
             }
-            match parse(field) {
+            if !self.reading.is_quoted(field)
+                && let Some(value) = parse(field)
                 // A text that stands for no value may be one of the type's own.
-                Some(value) if self.reading.nulls.is_empty() || !self.reading.is_null(field) => {
-                    column.push(value);
-                }
-                _ => match bare(self.reading, field) {
-                    None => column.push_missing(),
-                    Some(text) => match parse(&text) {
-                        Some(value) => column.push(value),
-                        None => return Some(row),
-                    },
+                && (self.reading.nulls.is_empty() || !self.reading.is_null(field))
+            {
+                column.push(value);
+                continue;
+            }
+            match bare(self.reading, field) {
+                None => column.push_missing(),
+                Some(text) => match parse(&text) {
+                    Some(value) => column.push(value),
+                    None => return Some(row),
                 },
             }
         }
