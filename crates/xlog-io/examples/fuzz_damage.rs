@@ -51,7 +51,7 @@ fn damage(bytes: &mut Vec<u8>, state: &mut u64) {
             return;
         }
         // Where a format keeps what the rest means is more often at its end than elsewhere.
-        let from_end = next(state) % 3 == 0;
+        let from_end = next(state).is_multiple_of(3);
         let reach = if from_end { bytes.len().min(600) } else { bytes.len() };
         let at = bytes.len() - 1 - next(state) % reach;
         match next(state) % 6 {
