@@ -93,6 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         writer.finish()?;
         whole.push(fs::read(folder.path(name))?);
     }
+    let last = std::env::temp_dir().join(format!("fuzz_damage-{}.last", std::process::id()));
     let mut state = 0x1234_5678_9abc_def1 ^ u64::from(std::process::id());
     let end = Instant::now() + Duration::from_secs(seconds);
     let (mut cases, mut refused) = (0u64, 0u64);
@@ -101,7 +102,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let mut bytes = whole[format].clone();
         damage(&mut bytes, &mut state);
         // What a crash was about is still there after it.
-        fs::write("fuzz_damage.last", &bytes)?;
+        fs::write(&last, &bytes)?;
         let spec = cut(&folder.file(NAMES[format], &bytes), 2, 1000);
         if let Err(error) = read_all(&spec) {
             refused += 1;
@@ -111,7 +112,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         }
         cases += 1;
     }
-    fs::remove_file("fuzz_damage.last")?;
+    fs::remove_file(last)?;
     println!("{cases} damaged files, {refused} of them refused");
     Ok(())
 }

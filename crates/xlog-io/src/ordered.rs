@@ -3,6 +3,10 @@
 //! Jobs come from one source, one at a time; threads do them side by side; results leave in the
 //! order of the jobs. No more than a window of them is under way or waiting, so memory is bounded
 //! however slow the taker is. A thread that panics is an error to the taker, never a hang.
+//!
+//! There are two locks, taken in this order: the source's, held while a job is made, and the
+//! state's, held for a few instructions. Whoever waits for room holds the source: nobody else could
+//! do anything with it.
 
 use std::{collections::VecDeque, fmt, sync::Arc, thread};
 
