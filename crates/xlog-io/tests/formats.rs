@@ -177,6 +177,10 @@ fn types_of_other_programs_are_widened_or_refused() {
         "t.parquet, column raw: its type Binary is not supported; convert the column, or leave it \
          out of what is read"
     );
+    spec.leave_out_unsupported = true;
+    assert_eq!(read(&spec), Ok(table(&[&["-5", "1"], &["-", "2"]])));
+    spec.columns = Some(vec!["raw".into()]);
+    assert!(read(&spec).unwrap_err().message.contains("its type Binary is not supported"));
     spec.columns = Some(vec!["small".into(), "moment".into()]);
     assert_eq!(read(&spec), Ok(table(&[&["-5", "1"], &["-", "2"]])));
     spec.types = vec![("small".into(), ColumnType::F64)];

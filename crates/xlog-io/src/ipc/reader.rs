@@ -14,8 +14,8 @@ use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 
 use crate::{
-    admit::{admit, widen},
-    choice::{agree, check_types, wanted_places},
+    admit::{admit, admitted_places, widen},
+    choice::{agree, check_types},
     error::{FileError, FileResult},
     guard::guarded,
     ordered::{JobSource, Ordered},
@@ -111,8 +111,7 @@ impl Surveyed {
         let name = input.name.clone();
         let opened = open(&input, None)?;
         let schema = opened.0.schema();
-        let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        let places = wanted_places(spec, &name, &names)?;
+        let places = admitted_places(spec, &name, &schema)?;
         let fields = places.iter().map(|place| {
             let field = schema.field(*place);
             Ok(Field::new(field.name(), admit(&name, field)?, true))

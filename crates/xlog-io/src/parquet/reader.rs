@@ -18,8 +18,8 @@ use parquet::{
 };
 
 use crate::{
-    admit::{admit, widen},
-    choice::{agree, check_types, wanted_places},
+    admit::{admit, admitted_places, widen},
+    choice::{agree, check_types},
     column_type::ColumnType,
     columns::text_dictionary,
     error::{FileError, FileResult},
@@ -124,8 +124,7 @@ impl Surveyed {
             loaded.map_err(|error| damaged(&name, &error))
         })?;
         let schema = Arc::clone(metadata.schema());
-        let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        let places = wanted_places(spec, &name, &names)?;
+        let places = admitted_places(spec, &name, &schema)?;
         let groups = metadata.metadata().row_groups().iter();
         let other = groups.flat_map(|group| group.columns()).find_map(|column| {
             match column.compression() {
