@@ -15,11 +15,13 @@ use arrow_array::{
         TimestampNanosecondType, TimestampSecondType, UInt8Type, UInt16Type, UInt32Type,
     },
 };
-use arrow_schema::{DataType, Field, TimeUnit};
+use arrow_schema::{DataType, Field, Schema, TimeUnit};
 
 use crate::{
+    choice::wanted_places,
     column_type::ColumnType,
     error::{FileError, FileResult},
+    spec::InputSpec,
 };
 
 const MICROSECONDS: DataType = DataType::Timestamp(TimeUnit::Microsecond, None);
@@ -54,6 +56,20 @@ pub(crate) fn admit(file: &str, field: &Field) -> FileResult<DataType> {
         },
         _ => refuse(format!("its type {given} is not supported")),
     }
+}
+
+/// The places of the columns to read from a file with this schema, in its order.
+pub(crate) fn admitted_places(
+    spec: &InputSpec,
+    file: &str,
+    schema: &Schema,
+) -> FileResult<Vec<usize>> {
+    let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    let mut places = wanted_places(spec, file, &names)?;
+    if spec.leave_out_unsupported && spec.columns.is_none() {
+        places.retain(|place| admit(file, schema.field(*place)).is_ok());
+    }
+    Ok(places)
 }
 
 /// An array as the type that [`admit`] said. A value that would change is an error that shows it.

@@ -73,8 +73,8 @@ pub(crate) fn check_types(spec: &InputSpec, file: &str, fields: &[Field]) -> Fil
         if let Some(given) = given_type(spec, field.name()).filter(|given| Some(*given) != own) {
             let own = own.map_or("another type", ColumnType::name);
             let message = format!(
-                "it is {own} in the file and cannot be read as {given}; types are given for CSV and \
-                 JSON lines only"
+                "it is {own} in the file and cannot be read as {given}; types are given for CSV \
+                 and JSON lines only"
             );
             return Err(FileError::new(file, message).in_column(field.name()));
         }

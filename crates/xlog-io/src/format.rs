@@ -60,6 +60,11 @@ impl Format {
         }
     }
 
+    /// Whether it is no text.
+    pub(crate) fn is_binary(self) -> bool {
+        matches!(self, Self::Parquet | Self::Arrow)
+    }
+
     /// The format that a file's first bytes are those of, where they are of one only.
     pub(crate) fn of_magic(bytes: &[u8]) -> Option<Self> {
         match bytes {

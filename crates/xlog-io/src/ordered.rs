@@ -3,6 +3,10 @@
 //! Jobs come from one source, one at a time; threads do them side by side; results leave in the
 //! order of the jobs. No more than a window of them is under way or waiting, so memory is bounded
 //! however slow the taker is. A thread that panics is an error to the taker, never a hang.
+//!
+//! There are two locks, taken in this order: the source's, held while a job is made, and the
+//! state's, held for a few instructions. Whoever waits for room holds the source: nobody else could
+//! do anything with it.
 
 use std::{collections::VecDeque, fmt, sync::Arc, thread};
 
@@ -56,8 +60,8 @@ struct State<R> {
 }
 
 impl<R: Send + 'static> Ordered<R> {
-    /// Work for so many threads, which start when the first result is asked for. Each has a `worker`
-    /// of its own.
+    /// Work for so many threads, which start when the first result is asked for. Each has a
+    /// `worker` of its own.
     pub(crate) fn new<S, W>(threads: usize, source: S, worker: impl Fn() -> W) -> Self
     where
         S: JobSource,

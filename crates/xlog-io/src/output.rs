@@ -182,9 +182,8 @@ fn open(path: &Path) -> io::Result<Opened> {
     let (file, temporary) = create_beside(&path)?;
     let opened: Opened = (Box::new(file), Some((temporary.clone(), path)));
     if let Some(permissions) = permissions {
-        fs::set_permissions(&temporary, permissions).or_else(|error| {
+        fs::set_permissions(&temporary, permissions).inspect_err(|_| {
             let _ = fs::remove_file(&temporary);
-            Err(error)
         })?;
     }
     Ok(opened)

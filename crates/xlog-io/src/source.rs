@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read},
+    io::{self, Read, Seek},
     path::PathBuf,
     sync::{
         Arc,
@@ -42,7 +42,7 @@ impl Input {
         if metadata.is_dir() {
             return Err(refuse(io::ErrorKind::IsADirectory.into()));
         }
-        let size = metadata.is_file().then(|| metadata.len());
+        let size = metadata.is_file().then_some(metadata.len());
         Ok(Self { path: Some(path.into()), name: path.to_owned(), size })
     }
 
@@ -143,15 +143,26 @@ impl Stream {
     pub(crate) fn consumed(&self) -> u64 {
         self.consumed.load(Ordering::Relaxed)
     }
+
+    /// The same, for when the stream is out of reach.
+    pub(crate) fn counter(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.consumed)
+    }
 }
 
 /// Counts what goes through it.
-struct Counted {
-    raw: Box<dyn Read + Send>,
-    consumed: Arc<AtomicU64>,
+pub(crate) struct Counted<R> {
+    pub(crate) raw: R,
+    pub(crate) consumed: Arc<AtomicU64>,
 }
 
-impl Read for Counted {
+impl<R: Seek> Seek for Counted<R> {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        self.raw.seek(to)
+    }
+}
+
+impl<R: Read> Read for Counted<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.raw.read(buffer)?;
         self.consumed.fetch_add(read as u64, Ordering::Relaxed);

@@ -21,6 +21,9 @@ pub struct InputSpec {
     /// The columns to read, and no others are looked at; `None` for all. They come in the order of
     /// the file.
     pub columns: Option<Vec<String>>,
+    /// Whether columns of types that are not supported (lists, binary) are left out where nobody
+    /// chose columns. Otherwise they are an error. One that is chosen always is.
+    pub leave_out_unsupported: bool,
     /// How CSV is written.
     pub csv: CsvOptions,
     /// Threads that read; as many as there are processors without it.
@@ -38,6 +41,7 @@ impl InputSpec {
             format: None,
             types: Vec::new(),
             columns: None,
+            leave_out_unsupported: false,
             csv: CsvOptions::default(),
             threads: None,
             block_bytes: BLOCK_BYTES,

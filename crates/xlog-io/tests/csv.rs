@@ -1,5 +1,7 @@
 //! CSV as people and programs write it, well and badly.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how tests fail")]
+
 mod support;
 
 use proptest::prelude::*;
@@ -163,6 +165,7 @@ fn a_quote_in_the_wrong_place_is_named() {
                 --quote none";
     assert_eq!(refusal("a,b\n1,x\n2,\"y\n3,z\n\n"), format!("t.csv, line 3: {open}"));
     assert_eq!(refusal("a,\"b\n1,x\n"), format!("t.csv, line 1: {open}"));
+    assert_eq!(refusal("a,b\n1,x\n\n\r\n\"y,z\n"), format!("t.csv, line 5: {open}"));
 
     let folder = Folder::new();
     let mut spec = folder.file("t.csv", "a,b\n2,5\" pipe\n");
@@ -225,6 +228,7 @@ fn text_that_is_not_utf_8_is_named() {
 #[test]
 fn what_is_no_table_is_refused() {
     assert_eq!(refusal(""), "t.csv: it is empty; its first line must name the columns");
+    assert_eq!(refusal("\r"), "t.csv: it is empty; its first line must name the columns");
     assert_eq!(refusal("\n\r\n"), "t.csv: it is empty; its first line must name the columns");
     assert_eq!(
         refusal("a,b\r1,2\r"),

@@ -1,5 +1,7 @@
 //! Parquet, Arrow and JSON lines: what is written is read back, and what is damaged is refused.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how tests fail")]
+
 mod support;
 
 use std::{fs, sync::Arc};
@@ -175,6 +177,10 @@ fn types_of_other_programs_are_widened_or_refused() {
         "t.parquet, column raw: its type Binary is not supported; convert the column, or leave it \
          out of what is read"
     );
+    spec.leave_out_unsupported = true;
+    assert_eq!(read(&spec), Ok(table(&[&["-5", "1"], &["-", "2"]])));
+    spec.columns = Some(vec!["raw".into()]);
+    assert!(read(&spec).unwrap_err().message.contains("its type Binary is not supported"));
     spec.columns = Some(vec!["small".into(), "moment".into()]);
     assert_eq!(read(&spec), Ok(table(&[&["-5", "1"], &["-", "2"]])));
     spec.types = vec![("small".into(), ColumnType::F64)];
@@ -322,4 +328,9 @@ fn a_format_that_nothing_says_is_asked_for() {
     );
     spec.format = Some(Format::Csv);
     assert_eq!(read(&spec), Ok(table(&[&["1", "2"]])));
+    let spec = folder.file("t.csv", parquet_of(&numbers(1)));
+    assert_eq!(
+        folder.says(&read(&spec).unwrap_err()),
+        "t.csv: it is parquet, and no text; give its format as parquet"
+    );
 }

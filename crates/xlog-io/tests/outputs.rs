@@ -1,5 +1,7 @@
 //! Outputs appear whole or not at all.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how tests fail")]
+
 mod support;
 
 use std::{
@@ -160,14 +162,15 @@ fn a_reader_that_went_away_is_told_apart() {
     let pipe = folder.name("pipe.csv");
     assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
     // Reads one line and goes away, as `head` does.
-    let head =
+    let mut head =
         Command::new("head").args(["-n", "1", &pipe]).stdout(Stdio::piped()).spawn().unwrap();
     let batch = batch(100_000);
     let mut writer = create(&OutputSpec::new(&pipe), batch.schema()).unwrap();
     // A pipe holds little: one of these finds nobody at the other end.
     let error = (0..1_000).find_map(|_| writer.write(&batch).err());
     let mut line = String::new();
-    head.stdout.unwrap().read_to_string(&mut line).unwrap();
+    head.stdout.take().unwrap().read_to_string(&mut line).unwrap();
+    assert!(head.wait().unwrap().success());
     assert_eq!(line, "number\n");
     assert!(error.unwrap().is_broken_pipe());
     assert!(!write("/dev/full.csv/x.csv", 1).unwrap_err().is_broken_pipe());

@@ -109,6 +109,21 @@ impl Builder {
         }
     }
 
+    /// Makes room for so many rows more.
+    pub(crate) fn reserve(&mut self, rows: usize) {
+        match self {
+            Self::Bool(column) => column.values.reserve(rows),
+            Self::U32(column) => column.values.reserve(rows),
+            Self::U64(column) => column.values.reserve(rows),
+            Self::I32(column) | Self::Date(column) => column.values.reserve(rows),
+            Self::I64(column) | Self::Timestamp(column) => column.values.reserve(rows),
+            Self::F32(column) => column.values.reserve(rows),
+            Self::F64(column) => column.values.reserve(rows),
+            Self::Text(column) => column.reserve(rows),
+            Self::Dictionary(column) => column.reserve(rows),
+        }
+    }
+
     /// Adds a row without a value.
     pub(crate) fn push_missing(&mut self) {
         match self {

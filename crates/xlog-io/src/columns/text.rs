@@ -45,6 +45,10 @@ impl TextSink for PlainText {
 }
 
 impl PlainText {
+    pub(super) fn reserve(&mut self, rows: usize) {
+        self.offsets.reserve(rows);
+    }
+
     pub(super) fn finish(self) -> Result<ArrayRef, String> {
         let rows = self.offsets.len() - 1;
         let missing = self.missing.finish(rows);
@@ -98,6 +102,10 @@ impl TextSink for DictionaryText {
 }
 
 impl DictionaryText {
+    pub(super) fn reserve(&mut self, rows: usize) {
+        self.codes.reserve(rows);
+    }
+
     #[cold]
     fn add(&mut self, hash: u64, text: &[u8]) -> u32 {
         let code = self.ends.len() as u32;

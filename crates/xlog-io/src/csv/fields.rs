@@ -53,14 +53,17 @@ impl Reading<'_> {
 }
 
 /// The text a number, date or bool is read from: without quotes, and without space around it.
-pub(super) fn bare(reading: Reading<'_>, field: &[u8]) -> Option<Vec<u8>> {
+pub(super) fn bare<'f>(reading: Reading<'_>, field: &'f [u8]) -> Option<Cow<'f, [u8]>> {
     let text = match reading.is_quoted(field) {
-        true => reading.unquoted(field).into_owned(),
+        true => reading.unquoted(field),
         false if reading.is_null(field) => return None,
-        false => field.to_vec(),
+        false => Cow::Borrowed(field),
     };
-    let text = text.trim_ascii();
-    (!reading.is_null(text)).then(|| text.to_vec())
+    let text = match text {
+        Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii()),
+        Cow::Owned(text) => Cow::Owned(text.trim_ascii().to_vec()),
+    };
+    (!reading.is_null(&text)).then_some(text)
 }
 
 /// One column of the rows of an index.
@@ -137,20 +140,25 @@ impl<'f> Fields<'f> {
         column: &mut Plain<T>,
         parse: impl Fn(&[u8]) -> Option<T>,
     ) -> Option<usize> {
-        column.values.reserve(self.rows);
         for row in 0..self.rows {
             let field = self.get(row);
-            match parse(field) {
+            if field.is_empty() {
+                column.push_missing();
+                continue;
+            }
+            if !self.reading.is_quoted(field)
+                && let Some(value) = parse(field)
                 // A text that stands for no value may be one of the type's own.
-                Some(value) if self.reading.nulls.is_empty() || !self.reading.is_null(field) => {
-                    column.push(value);
-                }
-                _ => match bare(self.reading, field) {
-                    None => column.push_missing(),
-                    Some(text) => match parse(&text) {
-                        Some(value) => column.push(value),
-                        None => return Some(row),
-                    },
+                && (self.reading.nulls.is_empty() || !self.reading.is_null(field))
+            {
+                column.push(value);
+                continue;
+            }
+            match bare(self.reading, field) {
+                None => column.push_missing(),
+                Some(text) => match parse(&text) {
+                    Some(value) => column.push(value),
+                    None => return Some(row),
                 },
             }
         }

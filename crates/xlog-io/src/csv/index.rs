@@ -106,7 +106,9 @@ impl<'t> Index<'t> {
         }
         if self.at >= self.text.len() && self.inside != 0 {
             let last = self.ends.last().copied().unwrap_or(u32::MAX);
-            return Some(Fault::OpenQuote { at: last.wrapping_add(1) as usize });
+            let start = last.wrapping_add(1) as usize;
+            let at = skip_empty_lines(self.text, start, self.columns);
+            return Some(Fault::OpenQuote { at });
         }
         None
     }
@@ -238,12 +240,11 @@ impl<'t> Index<'t> {
 /// row.
 #[inline(always)]
 pub(super) fn skip_empty_lines(text: &[u8], mut at: usize, columns: usize) -> usize {
-    while columns > 1 {
+    loop {
         match text.get(at) {
-            Some(b'\n') => at += 1,
-            Some(b'\r') if text.get(at + 1) == Some(&b'\n') => at += 2,
-            _ => break,
+            Some(b'\n') if columns > 1 => at += 1,
+            Some(b'\r') if columns > 1 && text.get(at + 1) == Some(&b'\n') => at += 2,
+            _ => return at,
         }
     }
-    at
 }

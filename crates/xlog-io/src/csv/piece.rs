@@ -69,6 +69,12 @@ impl PieceWork for PieceReader {
         let mut rows = 0;
         loop {
             let fault = index.advance(ROWS_AT_ONCE);
+            if rows == 0 && index.rows() > 0 {
+                // About as many rows as there will be, if they are all as long as these.
+                let end = index.field(index.rows() - 1, columns - 1).1 + 1;
+                let expected = text.len() / end * index.rows() + 2 * index.rows();
+                builders.iter_mut().for_each(|builder| builder.reserve(expected));
+            }
             // Without a quote anywhere there is no need to look for one in every field.
             let quote = reading.quote.filter(|_| index.has_quotes());
             let reading = Reading { quote, ..reading };

@@ -1,6 +1,6 @@
 //! What stands before the first row: a byte order mark, and the names of the columns.
 
-use super::index::Dialect;
+use super::index::{Dialect, skip_empty_lines};
 use crate::{
     error::{FileError, FileResult},
     spec::CsvOptions,
@@ -39,10 +39,10 @@ impl Preamble {
         }
         let mut at = 0;
         if options.header {
-            at = text.iter().take_while(|byte| matches!(byte, b'\n' | b'\r')).count();
+            at = skip_empty_lines(text, 0, usize::MAX);
         }
         let lines_before = memchr::memchr_iter(b'\n', &text[..at]).count() as u64;
-        if at == text.len() {
+        if at == text.len() || (whole && text[at..] == *b"\r") {
             return Err(refuse(match options.header {
                 true => "it is empty; its first line must name the columns",
                 false => "it is empty; without a line its columns are not known",
@@ -133,9 +133,10 @@ pub(super) const OPEN_QUOTE: &str =
 
 /// The delimiter of a text that nobody gave one for.
 pub(super) fn guess_delimiter(head: &[u8], quote: Option<u8>) -> u8 {
+    let start = if head.starts_with(&[0xef, 0xbb, 0xbf]) { 3 } else { 0 };
     let mut within = false;
     let mut found = Vec::new();
-    for byte in head.iter().skip_while(|byte| matches!(byte, b'\n' | b'\r')) {
+    for byte in &head[skip_empty_lines(head, start, usize::MAX)..] {
         within ^= quote == Some(*byte);
         match byte {
             b'\n' if !within => break,

@@ -14,6 +14,7 @@ use crate::{
     choice::{given_type, wanted_places},
     columns::arrow_type,
     error::{FileError, FileResult},
+    format::Format,
     source::Input,
     spec::{CsvOptions, InputSpec},
     text::{HEAD_BYTES, Opened, TextReader, last_row_end, samples_within},
@@ -59,7 +60,8 @@ impl<'s> Survey<'s> {
         if let Some(bad) = delimiter.into_iter().chain(quote).find(|byte| !allowed(*byte)) {
             let shown = char::from(bad);
             let message = format!(
-                "{shown:?} cannot be a delimiter or quote; give an ASCII character that ends no line"
+                "{shown:?} cannot be a delimiter or quote; give an ASCII character that ends no \
+                 line"
             );
             return Err(FileError::new(name(), message));
         }
@@ -84,6 +86,10 @@ impl<'s> Survey<'s> {
         let mut stream = input.open()?;
         let mut head = Vec::new();
         let over = stream.read_onto(&mut head, HEAD_BYTES)?;
+        if let Some(other) = Format::of_magic(&head).filter(|other| other.is_binary()) {
+            let message = format!("it is {other}, and no text; give its format as {other}");
+            return Err(FileError::new(&input.name, message));
+        }
         let quote = self.options.quote;
         self.delimiter = self.delimiter.or_else(|| Some(guess_delimiter(&head, quote)));
         let dialect = self.dialect();

@@ -3,7 +3,10 @@
 use std::{
     fs::File,
     io::{BufReader, Cursor, Read},
-    sync::Arc,
+    sync::{
+        Arc,
+        atomic::{AtomicU64, Ordering},
+    },
 };
 
 use arrow_array::{RecordBatch, RecordBatchOptions, RecordBatchReader};
@@ -11,12 +14,12 @@ use arrow_ipc::reader::{FileReader, StreamReader};
 use arrow_schema::{ArrowError, Field, Schema, SchemaRef};
 
 use crate::{
-    admit::{admit, widen},
-    choice::{agree, check_types, wanted_places},
+    admit::{admit, admitted_places, widen},
+    choice::{agree, check_types},
     error::{FileError, FileResult},
     guard::guarded,
     ordered::{JobSource, Ordered},
-    source::{Input, Stream},
+    source::{Counted, Input, Stream},
     spec::InputSpec,
     traits::{BatchReader, ReadProgress},
 };
@@ -34,13 +37,16 @@ pub(crate) struct IpcReader {
 
 type Batches = Box<dyn RecordBatchReader + Send>;
 
+/// An input that is open, and how many bytes of it were read.
+type Opened = (Batches, Arc<AtomicU64>);
+
 /// An input whose schema was read.
 struct Surveyed {
     input: Input,
     places: Vec<usize>,
     fields: Vec<Field>,
     /// Open already, if it can be read only once.
-    opened: Option<Batches>,
+    opened: Option<Opened>,
 }
 
 impl IpcReader {
@@ -103,44 +109,46 @@ impl BatchReader for IpcReader {
 impl Surveyed {
     fn new(spec: &InputSpec, input: Input) -> FileResult<Self> {
         let name = input.name.clone();
-        let batches = open(&input)?;
-        let schema = batches.schema();
-        let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        let places = wanted_places(spec, &name, &names)?;
+        let opened = open(&input, None)?;
+        let schema = opened.0.schema();
+        let places = admitted_places(spec, &name, &schema)?;
         let fields = places.iter().map(|place| {
             let field = schema.field(*place);
             Ok(Field::new(field.name(), admit(&name, field)?, true))
         });
         let fields = fields.collect::<FileResult<_>>()?;
-        let opened = input.size.is_none().then_some(batches);
+        let opened = input.size.is_none().then_some(opened);
         Ok(Self { input, places, fields, opened })
     }
 }
 
-/// Opens a file or a stream, whichever it is.
-fn open(input: &Input) -> FileResult<Batches> {
+/// Opens a file or a stream, whichever it is, for the chosen columns or for all.
+fn open(input: &Input, chosen: Option<Vec<usize>>) -> FileResult<Opened> {
     let name = &input.name;
     let mut stream = input.open()?;
+    let consumed = stream.counter();
     let mut start = Vec::new();
     stream.read_onto(&mut start, FILE_MAGIC.len())?;
     let is_file = start == FILE_MAGIC;
+    let counted = |raw: File| Counted { raw, consumed: Arc::clone(&consumed) };
     guarded(name, || {
         let opened: Result<Batches, ArrowError> = match (is_file, stream.compression) {
             (true, None) if input.size.is_some() => match input.open_file()? {
-                Some(file) => boxed(FileReader::try_new(BufReader::<File>::new(file), None)),
+                Some(file) => boxed(FileReader::try_new(BufReader::new(counted(file)), chosen)),
                 None => return Err(FileError::new(name, "it cannot be read twice")),
             },
             (true, _) => {
                 while !stream.read_onto(&mut start, 1 << 20)? {}
-                boxed(FileReader::try_new(Cursor::new(std::mem::take(&mut start)), None))
+                boxed(FileReader::try_new(Cursor::new(std::mem::take(&mut start)), chosen))
             }
             (false, _) => {
                 let whole = Cursor::new(std::mem::take(&mut start)).chain(StreamBytes(stream));
-                boxed(StreamReader::try_new(BufReader::new(whole), None))
+                boxed(StreamReader::try_new(BufReader::new(whole), chosen))
             }
         };
         opened.map_err(|error| damaged(name, &error))
     })
+    .map(|batches| (batches, consumed))
 }
 
 fn boxed<R: RecordBatchReader + Send + 'static>(
@@ -161,7 +169,7 @@ impl Read for StreamBytes {
 /// Batches as they stand in the inputs, one after the other.
 struct Source {
     files: std::vec::IntoIter<Surveyed>,
-    current: Option<(Surveyed, Batches)>,
+    current: Option<(Surveyed, Opened)>,
     consumed_before: u64,
     name: String,
 }
@@ -171,14 +179,19 @@ impl JobSource for Source {
 
     fn next_job(&mut self) -> FileResult<Option<Job>> {
         loop {
-            let Some((file, batches)) = &mut self.current else {
+            let Some((file, (batches, consumed))) = &mut self.current else {
                 let Some(mut file) = self.files.next() else { return Ok(None) };
                 self.name.clone_from(&file.input.name);
-                let batches = match file.opened.take() {
-                    Some(batches) => batches,
-                    None => open(&file.input)?,
+                let opened = match file.opened.take() {
+                    Some(opened) => opened,
+                    // Other columns are not even unpacked.
+                    None => {
+                        let chosen =
+                            std::mem::replace(&mut file.places, (0..file.fields.len()).collect());
+                        open(&file.input, Some(chosen))?
+                    }
                 };
-                self.current = Some((file, batches));
+                self.current = Some((file, opened));
                 continue;
             };
             let name = file.input.name.clone();
@@ -187,7 +200,11 @@ impl JobSource for Source {
             })?;
             if let Some(batch) = next {
                 let places = file.places.clone();
-                return Ok(Some(Job { name, batch, places, consumed: self.consumed_before }));
+                // What is read again, as the end of a file is, does not count twice.
+                let read = consumed.load(Ordering::Relaxed);
+                let read = read.min(file.input.size.unwrap_or(read));
+                let consumed = self.consumed_before + read;
+                return Ok(Some(Job { name, batch, places, consumed }));
             }
             self.consumed_before += file.input.size.unwrap_or(0);
             self.current = None;
@@ -222,7 +239,8 @@ impl Job {
 
 fn damaged(name: &str, error: &ArrowError) -> FileError {
     let message = format!(
-        "it cannot be read as Arrow ({error}); it may be cut off or damaged: write or fetch it again"
+        "it cannot be read as Arrow ({error}); it may be cut off or damaged: write or fetch it \
+         again"
     );
     FileError::new(name, message)
 }

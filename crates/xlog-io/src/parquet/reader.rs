@@ -13,12 +13,13 @@ use parquet::{
             ParquetRecordBatchReaderBuilder,
         },
     },
+    basic::Compression,
     file::{metadata::ParquetMetaData, reader::ChunkReader},
 };
 
 use crate::{
-    admit::{admit, widen},
-    choice::{agree, check_types, wanted_places},
+    admit::{admit, admitted_places, widen},
+    choice::{agree, check_types},
     column_type::ColumnType,
     columns::text_dictionary,
     error::{FileError, FileResult},
@@ -123,8 +124,22 @@ impl Surveyed {
             loaded.map_err(|error| damaged(&name, &error))
         })?;
         let schema = Arc::clone(metadata.schema());
-        let names: Vec<String> = schema.fields().iter().map(|f| f.name().clone()).collect();
-        let places = wanted_places(spec, &name, &names)?;
+        let places = admitted_places(spec, &name, &schema)?;
+        let groups = metadata.metadata().row_groups().iter();
+        let other = groups.flat_map(|group| group.columns()).find_map(|column| {
+            match column.compression() {
+                Compression::BROTLI(_) => Some("Brotli"),
+                Compression::LZO => Some("LZO"),
+                _ => None,
+            }
+        });
+        if let Some(other) = other {
+            let message = format!(
+                "it is compressed with {other}, which is not supported; write it with Snappy or \
+                 Zstandard"
+            );
+            return Err(FileError::new(name, message));
+        }
         Ok(Self { input, contents, metadata: Arc::clone(metadata.metadata()), schema, places })
     }
 

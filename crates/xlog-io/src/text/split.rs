@@ -76,6 +76,8 @@ impl Splitter {
         spare: Spare,
     ) -> Self {
         let inputs = inputs.into_iter();
+        // Places in a piece are counted with 32 bits.
+        let block_bytes = block_bytes.clamp(1, 1 << 30);
         Self { inputs, start_of, quote, block_bytes, spare, current: None, consumed_before: 0 }
     }
 
@@ -107,7 +109,7 @@ impl Splitter {
         text.clear();
         text.extend_from_slice(&current.carried);
         current.carried.clear();
-        let mut wanted = self.block_bytes.max(1);
+        let mut wanted = self.block_bytes;
         loop {
             if !current.over && text.len() < wanted {
                 let missing = wanted - text.len();

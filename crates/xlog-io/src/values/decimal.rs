@@ -1,23 +1,19 @@
 //! Integers.
 
-/// Digits that any 64-bit integer has room for.
-const SAFE_DIGITS: usize = 18;
+use super::word::{digits_value, padded_digits};
 
-/// The value of up to 18 digits.
+/// The value of up to 16 digits.
 #[inline(always)]
 fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() || text.len() > SAFE_DIGITS {
-        return None;
-    }
-    let mut value = 0u64;
-    for byte in text {
-        let digit = byte.wrapping_sub(b'0');
-        if digit > 9 {
-            return None;
+    match text.len() {
+        1..=8 => digits_value(padded_digits(text)),
+        9..=16 => {
+            let (high, low) = text.split_at(text.len() - 8);
+            let (high, low) = (padded_digits(high), padded_digits(low));
+            Some(digits_value(high)? * 100_000_000 + digits_value(low)?)
         }
-        value = value * 10 + u64::from(digit);
+        _ => None,
     }
-    Some(value)
 }
 
 /// Whatever is long, or starts with a plus.

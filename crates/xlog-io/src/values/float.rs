@@ -3,6 +3,8 @@
 //! Short decimals are a whole number times or over a power of ten, both without error in a float:
 //! one operation rounds once, and so rightly. All others go to the standard library.
 
+use super::word::{digits_value, without_point};
+
 const POWERS: [f64; 23] = [
     1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
     1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
@@ -11,6 +13,11 @@ const POWERS: [f64; 23] = [
 /// Digits with a point or none, as a whole number and how many digits stand behind the point.
 #[inline(always)]
 fn short_decimal(text: &[u8]) -> Option<(u64, usize)> {
+    if (2..=8).contains(&text.len())
+        && let Some((digits, behind)) = without_point(text)
+    {
+        return digits_value(digits).map(|value| (value, behind));
+    }
     // Of 17 characters at most 17 are digits, which a u64 has room for.
     if text.len() > 17 {
         return None;
@@ -133,7 +140,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn floats_are_those_of_the_standard_library(text in "-?[0-9]{0,12}[.]?[0-9]{0,12}(e-?[0-9]{1,3})?") {
+        fn floats_are_those_of_the_standard_library(
+            text in "-?[0-9]{0,12}[.]?[0-9]{0,12}(e-?[0-9]{1,3})?",
+        ) {
             agrees(&text);
         }
     }

@@ -6,6 +6,7 @@
 mod decimal;
 mod float;
 mod time;
+mod word;
 
 pub(crate) use self::{
     decimal::{parse_i32, parse_i64, parse_u32, parse_u64},

@@ -65,8 +65,48 @@ fn date(text: &[u8]) -> Option<(i64, &[u8])> {
     real.then(|| (days_of_civil(year, month, day), rest))
 }
 
+/// Days from the first of a year of 365 days to the first of each month, and how long that is.
+const MONTHS: [(u32, u32); 12] = [
+    (0, 31),
+    (31, 28),
+    (59, 31),
+    (90, 30),
+    (120, 31),
+    (151, 30),
+    (181, 31),
+    (212, 31),
+    (243, 30),
+    (273, 31),
+    (304, 30),
+    (334, 31),
+];
+
+/// A day of the years from 0001 to 9999 as most are written, as days from 1970-01-01.
+#[inline]
+fn common_date(text: &[u8; 10]) -> Option<i32> {
+    let [y, e, a, r, b'-', m, n, b'-', d, f] = *text else { return None };
+    let digits = [y, e, a, r, m, n, d, f].map(|byte| byte.wrapping_sub(b'0'));
+    if digits.iter().any(|digit| *digit > 9) {
+        return None;
+    }
+    let [y, e, a, r, m, n, d, f] = digits.map(u32::from);
+    let (year, month, day) = (y * 1000 + e * 100 + a * 10 + r, m * 10 + n, d * 10 + f);
+    let (before, length) = *MONTHS.get(month.wrapping_sub(1) as usize)?;
+    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    if year == 0 || day == 0 || day > length + u32::from(leap && month == 2) {
+        return None;
+    }
+    let past = year - 1;
+    let days = past * 365 + past / 4 - past / 100 + past / 400;
+    let of_year = before + u32::from(leap && month > 2) + day - 1;
+    Some((days + of_year).cast_signed() - 719_162)
+}
+
 /// A day as days from 1970-01-01.
 pub(crate) fn parse_date(text: &[u8]) -> Option<i32> {
+    if let Some(days) = <&[u8; 10]>::try_from(text).ok().and_then(common_date) {
+        return Some(days);
+    }
     let (days, rest) = date(text)?;
     rest.is_empty().then(|| i32::try_from(days).ok())?
 }
@@ -120,9 +160,15 @@ mod tests {
         assert_eq!(parse_date(b"2000-02-29"), Some(11_016));
         assert_eq!(parse_date(b"1969-12-31"), Some(-1));
         assert_eq!(parse_date(b"0000-01-01"), Some(-719_528));
-        for days in (-1_000_000..1_000_000).step_by(17) {
+        for days in (-1_000_000..4_000_000).step_by(7) {
             let (year, month, day) = civil_of_days(days);
             assert_eq!(days_of_civil(year, month, day), days);
+            let text = format!("{year:04}-{month:02}-{day:02}");
+            if let Ok(text) = text.as_bytes().try_into()
+                && (1..10_000).contains(&year)
+            {
+                assert_eq!(common_date(text).map(i64::from), Some(days));
+            }
         }
     }
 

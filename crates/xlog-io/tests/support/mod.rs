@@ -1,5 +1,6 @@
 //! What the tests of files share.
 
+#![allow(clippy::unwrap_used, clippy::panic, reason = "that is how tests fail")]
 #![allow(dead_code, reason = "each test program uses its own part")]
 
 pub(crate) mod oracle;

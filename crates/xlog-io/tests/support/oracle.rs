@@ -93,6 +93,11 @@ pub(crate) fn records(
     (records, None)
 }
 
+/// Whether a row is an empty line.
+pub(crate) fn is_blank(record: &Record) -> bool {
+    matches!(record.fields.as_slice(), [only] if only.text.is_empty() && !only.quoted)
+}
+
 /// The rows of a text with a header, as texts of their values, or where it is at fault. `types` has
 /// each column's type, and whether it was inferred.
 pub(crate) fn read(
@@ -103,7 +108,6 @@ pub(crate) fn read(
 ) -> Result<Vec<Vec<Option<String>>>, Wrong> {
     let text = text.strip_prefix(b"\xef\xbb\xbf").unwrap_or(text);
     let (records, fault) = records(text, delimiter, quote);
-    let is_blank = |record: &Record| matches!(record.fields.as_slice(), [only] if only.text.is_empty() && !only.quoted);
     let mut records = records.into_iter().skip_while(is_blank);
     records.next();
     let mut rows = Vec::new();
