@@ -31,9 +31,21 @@ const EXPRESSIONS: [&str; 12] = [
 ];
 
 const PLANS: [&str; 4] = [
-    "[input.a]\nfiles = [\"a.csv\", 'b.csv']\ntypes = { x = \"i64\" }\nheader = false\nnull = 'NA'\n\
-     [step.s]\nfrom = \"a\"\nwhere = \"x > 1\"\ngroup = \"y\"\nagg = ['sum(x) as t', \"count(*)\"]\n\
-     sort = \"t:desc\"\nlimit = 10\noffset = 0x1\nwrite = \"out.parquet\"\n",
+    r#"[input.a]
+files = ["a.csv", 'b.csv']
+types = { x = "i64" }
+header = false
+null = 'NA'
+[step.s]
+from = "a"
+where = "x > 1"
+group = "y"
+agg = ['sum(x) as t', "count(*)"]
+sort = "t:desc"
+limit = 10
+offset = 0x1
+write = "out.parquet"
+"#,
     "[input.o]\nfiles='o'\n[input.c]\nfiles='c'\n[step.j]\nfrom='o'\njoin='c'\non='a=b'\n\
      kind='left'\nselect='*'\ndistinct=true\nhaving='a > 1'\n",
     "[step.u]\nfrom='a'\nunion='b'\nall=true\n[step.a]\nfrom='x'\n[step.b]\nfrom='a'\n",
@@ -41,10 +53,50 @@ const PLANS: [&str; 4] = [
 ];
 
 const WORDS: [&str; 44] = [
-    "and", "or", "not", "in", "is", "null", "between", "as", "(", ")", "((((((((", "))))))))", "'",
-    "''", "\"", "`", ",", ":", "=", "<", ">", "<=", "<>", "!=", "+", "-", "*", "/", "%", "1", "0.5",
-    "1e309", "99999999999999999999", "date '", "timestamp '2024-01-31'", "sum(", "count(*)",
-    "distinct", "\n", "[step.", "]\n", " = ", "\u{1}", "é\u{301}日",
+    "and",
+    "or",
+    "not",
+    "in",
+    "is",
+    "null",
+    "between",
+    "as",
+    "(",
+    ")",
+    "((((((((",
+    "))))))))",
+    "'",
+    "''",
+    "\"",
+    "`",
+    ",",
+    ":",
+    "=",
+    "<",
+    ">",
+    "<=",
+    "<>",
+    "!=",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "1",
+    "0.5",
+    "1e309",
+    "99999999999999999999",
+    "date '",
+    "timestamp '2024-01-31'",
+    "sum(",
+    "count(*)",
+    "distinct",
+    "\n",
+    "[step.",
+    "]\n",
+    " = ",
+    "\u{1}",
+    "é\u{301}日",
 ];
 
 /// Numbers that follow from a seed (xorshift).

@@ -87,7 +87,11 @@ impl InputOptions {
             types.push((column.clone(), column_type.parse().map_err(wrong)?));
         }
         Ok(Self {
-            input_format: input.format.as_ref().map(|name| name.parse().map_err(wrong)).transpose()?,
+            input_format: input
+                .format
+                .as_ref()
+                .map(|name| name.parse().map_err(wrong))
+                .transpose()?,
             types,
             delimiter: input.delimiter.as_deref().map(delimiter).transpose().map_err(wrong)?,
             no_header: !input.header,

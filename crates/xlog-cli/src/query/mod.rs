@@ -93,7 +93,8 @@ Examples:
   xlog group orders.csv --agg \"count(distinct customer_id) as customers\"
 
 Aggregates: count(*), count(x), count(distinct x), sum, mean (or avg), min, max, of columns or
-expressions. Missing values are left out of all but count(*). Without --by all rows are one group.")]
+expressions. Missing values are left out of all but count(*). Without --by all rows are one
+group.")]
     #[command(mut_arg("group", |arg| arg.visible_alias("by")))]
     Group(FilesCommand),
     /// Keep every different row once

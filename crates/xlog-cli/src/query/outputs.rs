@@ -75,7 +75,9 @@ fn sink(file: Option<&str>, format: Option<OutputFormat>) -> Result<Box<dyn Sink
     let file = file.filter(|file| *file != "-");
     let (path, format) = match (file, format) {
         (Some(_), Some(OutputFormat::Table)) => {
-            return refused("a table for people is not written to a file; leave out --format table");
+            return refused(
+                "a table for people is not written to a file; leave out --format table",
+            );
         }
         (Some(file), Some(OutputFormat::File(format))) => (file, Some(format)),
         (Some(file), None) => (file, None),

@@ -13,7 +13,7 @@ use super::{
 };
 
 /// Help on what a plan is.
-pub(super) const HELP: &str = r#"A plan names its inputs and the steps made of them, in whatever order:
+pub(super) const HELP: &str = r#"A plan names its inputs and the steps made of them, in any order:
 
   [input.orders]
   files = "orders.csv"                # a name, a pattern, or a list of them

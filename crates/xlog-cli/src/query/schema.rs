@@ -9,7 +9,10 @@ use xlog_io::FileError;
 use xlog_query::QueryError;
 
 use super::{
-    WorkOptions, cells::type_name, inputs::{FileSource, InputOptions}, outputs::OutputOptions,
+    WorkOptions,
+    cells::type_name,
+    inputs::{FileSource, InputOptions},
+    outputs::OutputOptions,
 };
 
 /// The columns of files.

@@ -189,11 +189,14 @@ mod tests {
             Field::new("share", DataType::Float64, true),
         ]));
         let names = (0..rows).map(|n| (n % 3 > 0).then(|| format!("日{n}\n")));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![
-            Arc::new((0..rows).map(Some).collect::<Int64Array>()),
-            Arc::new(names.collect::<StringArray>()),
-            Arc::new((0..rows).map(|n| Some(n as f64 / 4.0)).collect::<Float64Array>()),
-        ]);
+        let batch = RecordBatch::try_new(
+            Arc::clone(&schema),
+            vec![
+                Arc::new((0..rows).map(Some).collect::<Int64Array>()),
+                Arc::new(names.collect::<StringArray>()),
+                Arc::new((0..rows).map(|n| Some(n as f64 / 4.0)).collect::<Float64Array>()),
+            ],
+        );
         let mut sink = TableSink::new();
         sink.begin(schema).unwrap();
         let batch = batch.unwrap();

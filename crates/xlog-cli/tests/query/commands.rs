@@ -12,8 +12,14 @@ fn orders() -> Vec<Vec<String>> {
 
 #[test]
 fn a_filter_keeps_the_rows_for_which_it_holds() {
-    let found = said(&["filter", &example("orders.csv"), "--where", "amount > 100", "--select",
-        "order_id, amount"]);
+    let found = said(&[
+        "filter",
+        &example("orders.csv"),
+        "--where",
+        "amount > 100",
+        "--select",
+        "order_id, amount",
+    ]);
     let expected: Vec<String> = orders()
         .iter()
         .filter(|row| row[5].parse::<f64>().is_ok_and(|amount| amount > 100.0))
@@ -30,8 +36,16 @@ fn a_filter_keeps_the_rows_for_which_it_holds() {
 
 #[test]
 fn a_sort_orders_and_a_limit_cuts() {
-    let found = said(&["sort", &example("orders.csv"), "--by", "amount:desc,order_id", "--limit",
-        "5", "--select", "order_id"]);
+    let found = said(&[
+        "sort",
+        &example("orders.csv"),
+        "--by",
+        "amount:desc,order_id",
+        "--limit",
+        "5",
+        "--select",
+        "order_id",
+    ]);
     let mut rows = orders();
     rows.retain(|row| !row[5].is_empty());
     rows.sort_by(|a, b| {
@@ -45,9 +59,21 @@ fn a_sort_orders_and_a_limit_cuts() {
 #[test]
 fn the_join_of_the_readme_answers_its_question() {
     let (orders_file, customers_file) = (example("orders.csv"), example("customers.csv"));
-    let found = said(&["join", &orders_file, &customers_file, "--on", "customer_id=id", "--where",
-        "amount > 100", "--group", "region", "--agg", "sum(amount) as total, count(*) as orders",
-        "--sort", "total:desc"]);
+    let found = said(&[
+        "join",
+        &orders_file,
+        &customers_file,
+        "--on",
+        "customer_id=id",
+        "--where",
+        "amount > 100",
+        "--group",
+        "region",
+        "--agg",
+        "sum(amount) as total, count(*) as orders",
+        "--sort",
+        "total:desc",
+    ]);
     let customers = std::fs::read_to_string(&customers_file).expect("the example is there");
     let region = |id: &str| {
         let line = customers.lines().find(|line| line.starts_with(&format!("{id},")))?;
@@ -80,14 +106,25 @@ fn groups_distinct_rows_and_heads() {
     let counted = said(&["group", &orders_file, "--agg", "count(*) as n, count(amount) as m"]);
     let there = orders().iter().filter(|row| !row[5].is_empty()).count();
     assert_eq!(counted, format!("n,m\n200,{there}\n"));
-    let statuses =
-        said(&["distinct", &orders_file, "--select", "status", "--sort", "status"]);
+    let statuses = said(&["distinct", &orders_file, "--select", "status", "--sort", "status"]);
     assert_eq!(statuses, "status\nopen\npaid\nreturned\nsent\n");
     assert_eq!(said(&["head", &orders_file]).lines().count(), 11);
-    assert_eq!(said(&["head", &orders_file, "-n", "3", "--select", "order_id"]),
-        "order_id\n1\n2\n3\n");
-    let having = said(&["group", &orders_file, "--by", "status", "--agg", "count(*) as n",
-        "--having", "n > 70", "--select", "status"]);
+    assert_eq!(
+        said(&["head", &orders_file, "-n", "3", "--select", "order_id"]),
+        "order_id\n1\n2\n3\n"
+    );
+    let having = said(&[
+        "group",
+        &orders_file,
+        "--by",
+        "status",
+        "--agg",
+        "count(*) as n",
+        "--having",
+        "n > 70",
+        "--select",
+        "status",
+    ]);
     assert_eq!(having, "status\nsent\n");
 }
 
@@ -104,8 +141,10 @@ fn tables_for_people_say_types_and_how_many_rows() {
 
 #[test]
 fn standard_input_is_a_table_too() {
-    let output = run_with(&["group", "-", "--by", "k", "--agg", "sum(v) as s", "--sort", "k"],
-        "k,v\na,1\nb,2\na,3\n");
+    let output = run_with(
+        &["group", "-", "--by", "k", "--agg", "sum(v) as s", "--sort", "k"],
+        "k,v\na,1\nb,2\na,3\n",
+    );
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "k,s\na,4\nb,2\n");
     let other = Folder::new("stdin");
@@ -145,8 +184,19 @@ fn several_files_and_patterns_are_one_table() {
 fn options_of_csv_and_types_are_heeded() {
     let folder = Folder::new("options");
     let file = folder.file("a.txt", "1;NA;007\n2;x;8\n");
-    let found = said(&["head", &file, "--input-format", "csv", "--delimiter", ";", "--no-header",
-        "--null", "NA", "--type", "column3=utf8"]);
+    let found = said(&[
+        "head",
+        &file,
+        "--input-format",
+        "csv",
+        "--delimiter",
+        ";",
+        "--no-header",
+        "--null",
+        "NA",
+        "--type",
+        "column3=utf8",
+    ]);
     assert_eq!(found, "column1,column2,column3\n1,,007\n2,x,8\n");
     let orders_file = example("orders.csv");
     let types = said(&["schema", &orders_file, "--type", "items=u32"]);
@@ -158,16 +208,15 @@ fn joins_of_every_kind_and_their_columns() {
     let folder = Folder::new("kinds");
     let left = folder.file("left.csv", "id,v\n1,a\n2,b\n3,c\n");
     let right = folder.file("right.csv", "id,v\n2,x\n3,y\n4,z\n");
-    let join = |kind: &str| {
-        said(&["join", &left, &right, "--on", "id", "--kind", kind, "--sort", "id"])
-    };
+    let join =
+        |kind: &str| said(&["join", &left, &right, "--on", "id", "--kind", kind, "--sort", "id"]);
     assert_eq!(join("inner"), "id,v,v_right\n2,b,x\n3,c,y\n");
     assert_eq!(join("left"), "id,v,v_right\n1,a,\n2,b,x\n3,c,y\n");
     assert_eq!(join("right"), "v,id,v_right\nb,2,x\nc,3,y\n,4,z\n");
     assert_eq!(join("semi"), "id,v\n2,b\n3,c\n");
     assert_eq!(join("anti"), "id,v\n1,a\n");
-    let full = said(&["join", &left, &right, "--on", "id", "--kind", "full", "--sort",
-        "id,id_right"]);
+    let full =
+        said(&["join", &left, &right, "--on", "id", "--kind", "full", "--sort", "id,id_right"]);
     assert_eq!(full, "id,v,id_right,v_right\n1,a,,\n2,b,2,x\n3,c,3,y\n,,4,z\n");
 }
 
@@ -183,9 +232,21 @@ fn a_plan_of_several_steps_runs() {
          [step.large]\nfrom = 'orders'\nwhere = 'amount > 100'\nwrite = '{large}'\n"
     ));
     let found = said(&["run", &plan]);
-    let flags = said(&["join", &orders_file, &customers_file, "--on", "customer_id=id", "--where",
-        "amount > 100", "--group", "region", "--agg", "sum(amount) as total", "--sort",
-        "total:desc"]);
+    let flags = said(&[
+        "join",
+        &orders_file,
+        &customers_file,
+        "--on",
+        "customer_id=id",
+        "--where",
+        "amount > 100",
+        "--group",
+        "region",
+        "--agg",
+        "sum(amount) as total",
+        "--sort",
+        "total:desc",
+    ]);
     let regions = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.split(',').next().unwrap_or("").to_owned()).collect()
     };
@@ -203,8 +264,9 @@ fn little_memory_is_enough_for_what_streams_and_refused_for_what_does_not() {
     }
     let file = folder.file("n.csv", rows);
     let little = ["--memory", "48MiB"];
-    let group = [&["group", &file, "--by", "k", "--agg", "count(*) as c", "--sort", "k"][..],
-        &little].concat();
+    let group =
+        [&["group", &file, "--by", "k", "--agg", "count(*) as c", "--sort", "k"][..], &little]
+            .concat();
     let expected: String = (0..5).map(|k| format!("{k},300000\n")).collect();
     assert_eq!(said(&group), format!("k,c\n{expected}"));
     let first = [&["sort", &file, "--by", "n,k", "--limit", "1"][..], &little].concat();

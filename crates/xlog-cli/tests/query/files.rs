@@ -33,8 +33,7 @@ fn what_is_unusual_and_right_is_read() {
     let read = |name: &str, content: &[u8]| said(&["convert", &folder.file(name, content)]);
     assert_eq!(read("bom.csv", b"\xef\xbb\xbfa,b\n1,2\n"), "a,b\n1,2\n");
     assert_eq!(read("crlf.csv", b"a,b\r\n1,2\r\n"), "a,b\n1,2\n");
-    assert_eq!(read("quotes.csv", b"a,b\n\"x, \"\"y\"\"\nz\",2\n"),
-        "a,b\n\"x, \"\"y\"\"\nz\",2\n");
+    assert_eq!(read("quotes.csv", b"a,b\n\"x, \"\"y\"\"\nz\",2\n"), "a,b\n\"x, \"\"y\"\"\nz\",2\n");
     assert_eq!(read("header.csv", b"a,b\n"), "a,b\n");
     assert_eq!(read("last.csv", b"a,b\n1,2"), "a,b\n1,2\n");
 }
@@ -45,8 +44,10 @@ fn missing_files_columns_and_truncated_parquet_are_refused() {
     let file = folder.file("a.csv", "amount,b\n1,2\n");
     refused(&["head", &folder.path("none.csv")], &["none.csv", "no such file"]);
     refused(&["head", &folder.path("none-*.csv")], &["none-*.csv"]);
-    refused(&["filter", &file, "--where", "amonut > 1"],
-        &["--where", "did you mean \"amount\"?", "^"]);
+    refused(
+        &["filter", &file, "--where", "amonut > 1"],
+        &["--where", "did you mean \"amount\"?", "^"],
+    );
     refused(&["sort", &file, "--by", "c"], &["--sort", "\"c\"", "there are: amount, b"]);
     refused(&["group", &file, "--by", "b", "--agg", "sum(c)"], &["--agg", "\"c\""]);
     refused(&["filter", &file, "--where", "amount >"], &["expected a value", "^"]);
@@ -77,8 +78,10 @@ fn outputs_that_cannot_be_written_are_refused_and_what_was_there_stays() {
 #[cfg(target_os = "linux")]
 #[test]
 fn a_full_disk_is_said() {
-    refused(&["convert", &example("orders.csv"), "--format", "csv", "-o", "/dev/full"],
-        &["/dev/full", "full"]);
+    refused(
+        &["convert", &example("orders.csv"), "--format", "csv", "-o", "/dev/full"],
+        &["/dev/full", "full"],
+    );
     let full = std::fs::OpenOptions::new().write(true).open("/dev/full").expect("it is there");
     let mut child = command(&["convert", &example("orders.csv")]);
     let output = child.stdout(full).stderr(Stdio::piped()).output().expect("it runs");
@@ -118,8 +121,10 @@ fn a_bad_plan_is_refused_with_its_place() {
     let folder = Folder::new("plans");
     let plan = |content: &str| folder.file("plan.toml", content);
     refused(&["run", &plan("[step.a]\nfrm = 'x'\n")], &["plan.toml, line 2", "\"from\""]);
-    refused(&["run", &plan("[input.x]\nfiles = 'none.csv'\n[step.a]\nfrom = 'x'\n")],
-        &["none.csv"]);
+    refused(
+        &["run", &plan("[input.x]\nfiles = 'none.csv'\n[step.a]\nfrom = 'x'\n")],
+        &["none.csv"],
+    );
     refused(&["run", &folder.path("none.toml")], &["none.toml"]);
     let output = run(&["run", &plan("[step.a]\nfrom = 'x'\n")]);
     assert_eq!(output.status.code(), Some(2));

@@ -3,8 +3,18 @@
 use crate::support::{refused, run, said};
 
 const COMMANDS: [&str; 12] = [
-    "sort", "filter", "join", "group", "distinct", "head", "schema", "convert", "combine", "run",
-    "completions", "man",
+    "sort",
+    "filter",
+    "join",
+    "group",
+    "distinct",
+    "head",
+    "schema",
+    "convert",
+    "combine",
+    "run",
+    "completions",
+    "man",
 ];
 
 #[test]

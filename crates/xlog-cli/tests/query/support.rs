@@ -88,7 +88,7 @@ pub(crate) fn said(arguments: &[&str]) -> String {
     text(&output.stdout)
 }
 
-/// What a run that is refused says: exit code 2, all of these words, and nothing on standard output.
+/// A run that is refused: exit code 2, all of these words, and nothing on standard output.
 #[track_caller]
 pub(crate) fn refused(arguments: &[&str], words: &[&str]) {
     let output = run(arguments);

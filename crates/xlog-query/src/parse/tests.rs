@@ -170,7 +170,10 @@ fn is_writable(expr: &Expr) -> bool {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { max_global_rejects: 8000, ..ProptestConfig::with_cases(2000) })]
+    #![proptest_config(ProptestConfig {
+        max_global_rejects: 8000,
+        ..ProptestConfig::with_cases(2000)
+    })]
 
     #[test]
     fn what_is_written_reads_the_same(expr in strategies::predicate()) {
