@@ -282,7 +282,8 @@ fn figures_of_groups_are_put_together() {
     ];
     let text = "agg = ['count(*) as n', 'count(amount) as count_amount', \
                 'sum(amount) as sum_amount', 'avg(amount) as mean', \
-                'mean(price) as \"mean price\"', 'min(price) as min_price', 'max(city) as last', 'sum(amount * price) as sum_both', \
+                'mean(price) as \"mean price\"', \
+                'min(price) as min_price', 'max(city) as last', 'sum(amount * price) as sum_both', \
                 'count(distinct price) as prices', 'count(distinct day) as days']";
     for keys in [&["city"][..], &["city", "day"], &[]] {
         let expected = reference::group_by(&doubled, keys, &figures).unwrap();
