@@ -54,13 +54,6 @@ impl OutputOptions {
     pub(super) fn sink(&self) -> Result<Box<dyn Sink>, QueryError> {
         sink(self.output.as_deref(), self.format)
     }
-
-    /// The format on standard output.
-    pub(super) fn printed(&self) -> OutputFormat {
-        let people = stdout().is_terminal() && self.output.is_none();
-        let fallback = if people { OutputFormat::Table } else { OutputFormat::File(Format::Csv) };
-        self.format.unwrap_or(fallback)
-    }
 }
 
 /// Where a result of a plan goes.

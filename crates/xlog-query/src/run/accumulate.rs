@@ -117,6 +117,12 @@ impl Accumulator {
         Ok(table)
     }
 
+    /// Takes over what others made fewer.
+    pub(super) fn absorb(&mut self, tables: Vec<Table>) {
+        self.reduced_rows += tables.iter().map(Table::rows).sum::<u64>();
+        self.reduced.extend(tables);
+    }
+
     /// Takes back what the results were made to.
     pub(super) fn put_back(&mut self, merged: Table) {
         self.merged_rows = merged.rows();

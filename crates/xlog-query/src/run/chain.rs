@@ -5,7 +5,7 @@ use xlog_relational::{Expr, RelationalError, RelationalResult, SortKey, Table, o
 use super::{
     Context,
     accumulate::Accumulator,
-    groups::Groups,
+    groups::{GroupParts, Groups},
     physical::{End, Pipeline, Stage},
     probe::ProbeState,
     schema::row_bytes,
@@ -25,6 +25,16 @@ pub(super) struct Chain<'c> {
     /// Rows that reached the end, and how much of the input they are of.
     rows: u64,
     fraction: Option<f64>,
+    /// Whether it got anything, rows or not.
+    fed: bool,
+}
+
+/// What a worker made of its rows.
+pub(super) enum Parts {
+    /// Figures of groups, and different values.
+    Groups(GroupParts),
+    /// Different rows.
+    Rows(Vec<Table>),
 }
 
 enum State<'c> {
@@ -64,7 +74,7 @@ impl<'c> Chain<'c> {
                 Stage::Limit { offset, count } => State::Limit { skip: *offset, left: *count },
             });
         }
-        let memory = context.shared.options.memory;
+        let memory = context.memory();
         let end = match &pipeline.end {
             End::Collect => EndState::Collect(Vec::new()),
             End::Sort(keys) => EndState::Sort(Vec::new(), keys),
@@ -78,7 +88,7 @@ impl<'c> Chain<'c> {
             }
             End::Write(sink) => EndState::Write(Writing::begin(context, *sink, &pipeline.schema)?),
         };
-        Ok(Self { context, stages, end, rows: 0, fraction: None })
+        Ok(Self { context, stages, end, rows: 0, fraction: None, fed: false })
     }
 
     /// Notes how much of the input has been read.
@@ -117,6 +127,7 @@ impl<'c> Chain<'c> {
     fn take(&mut self, table: Table) -> QueryResult<bool> {
         let stream = self.context.stream;
         self.rows += table.rows();
+        self.fed = true;
         match &mut self.end {
             EndState::Collect(tables)
             | EndState::Sort(tables, _)
@@ -139,8 +150,8 @@ impl<'c> Chain<'c> {
         Ok(true)
     }
 
-    /// The result, once all rows came.
-    pub(super) fn finish(&mut self) -> QueryResult<Table> {
+    /// Pushes the rows that stages still hold.
+    fn flush(&mut self) -> QueryResult<()> {
         for stage in 0..self.stages.len() {
             if let State::Probe(probe) = &mut self.stages[stage]
                 && let Some(joined) = probe.finish()?
@@ -148,6 +159,38 @@ impl<'c> Chain<'c> {
                 self.push_at(stage + 1, joined)?;
             }
         }
+        Ok(())
+    }
+
+    /// What a worker made, for another chain to take over; nothing if it got no rows.
+    pub(super) fn into_parts(mut self) -> QueryResult<Option<Parts>> {
+        self.flush()?;
+        let stream = self.context.stream;
+        Ok(match &mut self.end {
+            _ if !self.fed => None,
+            EndState::Group(groups) => Some(Parts::Groups(groups.parts(stream)?)),
+            EndState::Distinct(rows) => {
+                let mut reduce = |table: &Table| ops::distinct(table, None, stream);
+                Some(Parts::Rows(vec![rows.finish(stream, &mut reduce)?]))
+            }
+            _ => None,
+        })
+    }
+
+    /// Takes over what a worker made.
+    pub(super) fn absorb(&mut self, parts: Parts) {
+        self.fed = true;
+        match (&mut self.end, parts) {
+            (EndState::Group(groups), Parts::Groups(parts)) => groups.absorb(parts),
+            (EndState::Distinct(rows), Parts::Rows(tables)) => rows.absorb(tables),
+            // Only those two are worked on by several.
+            _ => {}
+        }
+    }
+
+    /// The result, once all rows came.
+    pub(super) fn finish(&mut self) -> QueryResult<Table> {
+        self.flush()?;
         let stream = self.context.stream;
         let table = match &mut self.end {
             EndState::Collect(tables) => all(tables, stream)?,

@@ -27,6 +27,12 @@ pub(super) struct Groups<'g> {
     distinct: Vec<(&'g str, Accumulator)>,
 }
 
+/// Groups of some of the rows.
+pub(super) struct GroupParts {
+    figures: Vec<Table>,
+    distinct: Vec<Table>,
+}
+
 /// The name of a partial figure, which no column of a file has.
 fn part_name(figure: usize, part: &str) -> String {
     format!("\u{1}{part}{figure}")
@@ -142,6 +148,30 @@ impl<'g> Groups<'g> {
         let merged = self.grouped(&together, &self.merging, stream)?;
         self.rows.put_back(merged);
         Ok(())
+    }
+
+    /// Everything so far, made as few as it gets, for another to take over.
+    pub(super) fn parts(&mut self, stream: StreamId) -> QueryResult<GroupParts> {
+        let mut figures = Vec::new();
+        if self.has_figures() {
+            if let Some(rest) = self.rows.rest(stream)? {
+                self.reduce(&rest, stream)?;
+            }
+            figures.push(self.rows.take(stream)?);
+        }
+        let mut distinct = Vec::with_capacity(self.distinct.len());
+        for (_, rows) in &mut self.distinct {
+            distinct.push(rows.finish(stream, &mut |table| ops::distinct(table, None, stream))?);
+        }
+        Ok(GroupParts { figures, distinct })
+    }
+
+    /// Takes over what another made.
+    pub(super) fn absorb(&mut self, parts: GroupParts) {
+        self.rows.absorb(parts.figures);
+        for ((_, rows), pairs) in self.distinct.iter_mut().zip(parts.distinct) {
+            rows.absorb(vec![pairs]);
+        }
     }
 
     pub(super) fn finish(&mut self, stream: StreamId) -> QueryResult<Table> {

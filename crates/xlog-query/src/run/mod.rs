@@ -37,7 +37,7 @@ use crate::{
     error::{QueryError, QueryResult},
     plan::{LogicalPlan, Query},
 };
-use chain::Chain;
+use chain::{Chain, Parts};
 use physical::{Physical, Pipeline};
 
 /// A table that can be read.
@@ -119,7 +119,9 @@ pub fn run(
         let (name, is_output) = (pipeline.name.clone(), pipeline.is_output());
         let shared = Arc::clone(&shared);
         let node = plan.node(name, &inputs, move |step, tables| {
-            let context = Context { engine: step.engine(), stream: step.stream(), shared: &shared };
+            let (engine, stream) = (step.engine(), step.stream());
+            let workers = pipeline.workers(shared.options.threads);
+            let context = Context { engine, stream, workers, shared: &shared };
             context.run(&pipeline, tables).map_err(|error| shared.fail(error))
         });
         nodes.push(node);
@@ -167,10 +169,17 @@ impl Shared {
 struct Context<'c> {
     engine: &'c Engine,
     stream: StreamId,
+    /// How many do the same work on other rows, this one included.
+    workers: usize,
     shared: &'c Shared,
 }
 
 impl Context<'_> {
+    /// The share of the memory that there is for each worker.
+    fn memory(&self) -> u64 {
+        self.shared.options.memory / self.workers as u64
+    }
+
     fn run(&self, pipeline: &Pipeline, tables: &[Table]) -> QueryResult<Table> {
         let mut chain = Chain::new(self, pipeline, tables)?;
         let ran = self.feed(pipeline, tables, &mut chain).and_then(|()| chain.finish());
@@ -199,16 +208,64 @@ impl Context<'_> {
                 }
             }
             physical::Origin::Scan { source, columns } => {
-                let mut scan = scan::Scan::open(self, &self.shared.sources[*source], columns)?;
-                while let Some(table) = scan.next()? {
-                    chain.seen(scan.fraction());
-                    if !chain.push(table)? {
-                        break;
-                    }
-                }
+                let source = &self.shared.sources[*source];
+                let scan = Mutex::new(scan::Scan::open(self.shared, source, columns)?);
+                self.work(pipeline, tables, &scan, chain)?;
             }
         }
         Ok(())
+    }
+
+    /// Takes turns with other workers at the rows of a scan; what those made becomes the chain's.
+    fn work(
+        &self,
+        pipeline: &Pipeline,
+        tables: &[Table],
+        scan: &Mutex<scan::Scan<'_>>,
+        chain: &mut Chain<'_>,
+    ) -> QueryResult<()> {
+        // Beside those of the plan itself. Fewer streams than workers are fewer workers.
+        let own = self.shared.options.streams;
+        let streams = self.engine.worker_streams(own + self.workers - 1);
+        let mut streams = streams.map_err(RelationalError::from)?;
+        let streams = streams.split_off(own.min(streams.len()));
+        let worked: QueryResult<Vec<Option<Parts>>> = std::thread::scope(|scope| {
+            let others: Vec<_> = streams
+                .iter()
+                .map(|stream| {
+                    scope.spawn(|| {
+                        let context = Context { stream: *stream, ..*self };
+                        let mut chain = Chain::new(&context, pipeline, tables)?;
+                        context.drain(scan, &mut chain)?;
+                        chain.into_parts()
+                    })
+                })
+                .collect();
+            let own = self.drain(scan, chain);
+            let panicked = |_| Err(QueryError::plan("a worker panicked; please report it"));
+            let parts = others.into_iter().map(|other| other.join().unwrap_or_else(panicked));
+            let parts: QueryResult<Vec<_>> = parts.collect();
+            own.and(parts)
+        });
+        for parts in worked?.into_iter().flatten() {
+            chain.absorb(parts);
+        }
+        Ok(())
+    }
+
+    /// Pushes rows of a scan through a chain until there are none, or none are wanted.
+    fn drain(&self, scan: &Mutex<scan::Scan<'_>>, chain: &mut Chain<'_>) -> QueryResult<()> {
+        loop {
+            let (batches, fraction) = {
+                let mut scan = scan.lock();
+                (scan.next()?, scan.fraction())
+            };
+            let Some(batches) = batches else { return Ok(()) };
+            chain.seen(fraction);
+            if !chain.push(scan::table_of(self, &batches)?)? {
+                return Ok(());
+            }
+        }
     }
 
     /// A table in parts that are small enough to work on.

@@ -10,6 +10,9 @@ use crate::plan::{JoinSpec, LogicalPlan, Operation, SetKind};
 /// The most rows that are kept of an order batch by batch; above, everything is sorted once.
 const MOST_FIRST: u64 = 1 << 20;
 
+/// Workers on the rows of one scan, at most.
+const MOST_WORKERS: usize = 4;
+
 /// All pipelines, each after those whose tables it reads.
 pub(super) struct Physical {
     pub(super) pipelines: Vec<Pipeline>,
@@ -72,6 +75,19 @@ pub(super) enum End {
 }
 
 impl Pipeline {
+    /// How many may do its work at the same time on different rows. Several where the order of
+    /// rows means nothing: groups, and different rows.
+    pub(super) fn workers(&self, threads: usize) -> usize {
+        let unordered = matches!(self.end, End::Group { .. } | End::Distinct)
+            && matches!(self.origin, Origin::Scan { .. })
+            && self.stages.iter().all(|stage| match stage {
+                Stage::Filter(_) | Stage::Project(_) => true,
+                Stage::Probe(probe) => probe.spec.kind != JoinKind::Full,
+                Stage::Limit { .. } => false,
+            });
+        if unordered { threads.clamp(1, MOST_WORKERS) } else { 1 }
+    }
+
     pub(super) fn is_output(&self) -> bool {
         matches!(self.end, End::Write(_))
     }

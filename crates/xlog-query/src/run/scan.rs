@@ -14,11 +14,11 @@ use arrow_schema::{Schema as ArrowSchema, SchemaRef};
 use xlog_io::{BatchReader, FileError, FileResult, ReadProgress};
 use xlog_relational::{Table, ops};
 
-use super::{Context, Monitor, Source, schema};
+use super::{Context, Monitor, Shared, Source, schema};
 use crate::error::{QueryError, QueryResult};
 
 /// Batches that wait to be worked on, at most.
-const AHEAD: usize = 2;
+const AHEAD: usize = 4;
 /// Batches with fewer rows are put together until there are that many.
 const LEAST_ROWS: usize = 1 << 16;
 /// How often somebody who waits for a batch looks whether the query was cancelled.
@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_millis(50);
 
 /// An input that is being read.
 pub(super) struct Scan<'c> {
-    context: &'c Context<'c>,
+    shared: &'c Shared,
     batches: Receiver<FileResult<Step>>,
     /// The columns that are wanted, in the order in which they are.
     schema: SchemaRef,
@@ -46,7 +46,7 @@ struct Step {
 
 impl<'c> Scan<'c> {
     pub(super) fn open(
-        context: &'c Context<'c>,
+        shared: &'c Shared,
         source: &Arc<dyn Source>,
         columns: &[String],
     ) -> QueryResult<Self> {
@@ -63,14 +63,14 @@ impl<'c> Scan<'c> {
         let fields: Vec<_> = places.iter().map(|place| own.field(*place).clone()).collect();
         let schema = Arc::new(ArrowSchema::new(fields));
         let row = schema::row_bytes(&schema::table_schema(&schema)?).max(1);
-        let options = &context.shared.options;
+        let options = &shared.options;
         // A batch is there several times: as it was read, on the device, and as what is made of it.
         let fitting = (options.memory / 32 / row).clamp(1 << 10, 1 << 22) as usize;
         let most_rows = options.batch_rows.unwrap_or(fitting).max(1);
-        let batches = read_ahead(reader, Arc::clone(&context.shared.monitor))?;
+        let batches = read_ahead(reader, Arc::clone(&shared.monitor))?;
         let progress = ReadProgress::default();
         Ok(Self {
-            context,
+            shared,
             batches,
             schema,
             places,
@@ -87,9 +87,10 @@ impl<'c> Scan<'c> {
         Some((self.progress.bytes_read as f64 / total as f64).clamp(1e-9, 1.0))
     }
 
-    /// The next table. There is one at least, if need be without rows.
-    pub(super) fn next(&mut self) -> QueryResult<Option<Table>> {
-        let mut small: Vec<Table> = Vec::new();
+    /// The next rows to be worked on together. There are some at least once, if need be an empty
+    /// batch.
+    pub(super) fn next(&mut self) -> QueryResult<Option<Vec<RecordBatch>>> {
+        let mut batches: Vec<RecordBatch> = Vec::new();
         let mut rows = 0;
         while rows < LEAST_ROWS.min(self.most_rows) {
             let Some(batch) = self.part()? else { break };
@@ -97,32 +98,18 @@ impl<'c> Scan<'c> {
                 continue;
             }
             rows += batch.num_rows();
-            small.push(self.upload(&batch)?);
-            if self.context.shared.options.batch_rows.is_some() {
+            batches.push(batch.project(&self.places).map_err(|error| {
+                QueryError::plan(format!("a batch does not have its reader's columns: {error}"))
+            })?);
+            if self.shared.options.batch_rows.is_some() {
                 break;
             }
         }
-        if small.is_empty() {
-            if self.began {
-                return Ok(None);
-            }
-            self.began = true;
-            let empty = RecordBatch::new_empty(Arc::clone(&self.schema));
-            return Ok(Some(Table::from_batch(self.context.engine, &empty, self.context.stream)?));
+        if batches.is_empty() && !self.began {
+            batches.push(RecordBatch::new_empty(Arc::clone(&self.schema)));
         }
         self.began = true;
-        if small.len() == 1 {
-            return Ok(small.pop());
-        }
-        let tables: Vec<&Table> = small.iter().collect();
-        Ok(Some(ops::concat(&tables, self.context.stream)?))
-    }
-
-    fn upload(&self, batch: &RecordBatch) -> QueryResult<Table> {
-        let batch = batch.project(&self.places).map_err(|error| {
-            QueryError::plan(format!("a batch does not have its reader's columns: {error}"))
-        })?;
-        Ok(Table::from_batch(self.context.engine, &batch, self.context.stream)?)
+        Ok(if batches.is_empty() { None } else { Some(batches) })
     }
 
     /// The next rows, no more than may be worked on at a time.
@@ -146,7 +133,7 @@ impl<'c> Scan<'c> {
 
     fn receive(&mut self) -> QueryResult<Option<RecordBatch>> {
         loop {
-            self.context.shared.cancel.check()?;
+            self.shared.cancel.check()?;
             match self.batches.recv_timeout(PATIENCE) {
                 Ok(Ok(step)) => {
                     self.progress = step.progress;
@@ -157,6 +144,18 @@ impl<'c> Scan<'c> {
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+    }
+}
+
+/// Batches as one table on the device.
+pub(super) fn table_of(context: &Context<'_>, batches: &[RecordBatch]) -> QueryResult<Table> {
+    let mut tables = Vec::with_capacity(batches.len());
+    for batch in batches {
+        tables.push(Table::from_batch(context.engine, batch, context.stream)?);
+    }
+    match &tables[..] {
+        [only] => Ok(only.clone()),
+        several => Ok(ops::concat(&several.iter().collect::<Vec<_>>(), context.stream)?),
     }
 }
 
