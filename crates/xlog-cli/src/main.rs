@@ -42,7 +42,7 @@ struct Cli {
 enum Command {
     #[cfg(feature = "ops")]
     #[command(flatten)]
-    Query(query::QueryCommand),
+    Query(Box<query::QueryCommand>),
     /// Say what device there is, which features work, and what to do about what does not
     Doctor {
         /// The device to look at: host, cuda:N, or auto (the first GPU, else the host)
@@ -72,7 +72,7 @@ enum Bench {
 fn main() -> ExitCode {
     let answer = match Cli::parse().command {
         #[cfg(feature = "ops")]
-        Command::Query(command) => query::run(command, <Cli as clap::CommandFactory>::command),
+        Command::Query(command) => query::run(*command, <Cli as clap::CommandFactory>::command),
         Command::Doctor { device } => doctor::run(&device),
         Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
         Command::Bench(Bench::Alloc(options)) => bench::run_alloc(&options),

@@ -191,12 +191,12 @@ fn read_plan(text: &str) -> bool {
             assert_eq!(plan.query.outputs.len(), plan.outputs.len());
             true
         }
-        Err(error @ QueryError::Parse { .. }) => {
+        Err(error) => {
             let shown = error.to_string();
-            assert!(shown.contains("plan.toml, line ") && shown.contains('^'), "{shown}");
+            let placed = matches!(error, QueryError::Parse { .. });
+            assert!(placed && shown.contains("plan.toml, line ") && shown.contains('^'), "{shown}");
             false
         }
-        Err(error) => panic!("an error without a place: {error}"),
     }
 }
 

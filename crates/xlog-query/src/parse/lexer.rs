@@ -142,7 +142,7 @@ fn quoted(text: &str, at: usize, quote: char, what: &str) -> Result<(String, usi
 }
 
 fn number(text: &str, at: usize) -> Result<(TokenKind, usize), ParseError> {
-    let rest = text[at..].as_bytes();
+    let rest = &text.as_bytes()[at..];
     let digits = |from: usize| rest[from..].iter().take_while(|b| b.is_ascii_digit()).count();
     let mut length = digits(0);
     let mut real = false;

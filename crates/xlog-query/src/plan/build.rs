@@ -41,6 +41,9 @@ impl LogicalPlan {
 /// What the names of columns begin with that no user sees.
 const HIDDEN: char = '\u{1}';
 
+/// Both sides of a join, and a column of each for every key.
+type KeyedSides = (usize, usize, Vec<(String, String)>);
+
 #[derive(Default)]
 struct Builder {
     plan: LogicalPlan,
@@ -178,7 +181,7 @@ impl Builder {
         mut left: usize,
         mut right: usize,
         on: &Clause<Vec<JoinKey>>,
-    ) -> QueryResult<(usize, usize, Vec<(String, String)>)> {
+    ) -> QueryResult<KeyedSides> {
         let mut keys = Vec::new();
         for JoinKey { left: a, right: b } in &on.value {
             let field = |node: usize, name: &str, side: &str| {

@@ -81,12 +81,8 @@ impl<'g> Groups<'g> {
                     groups.part(F::Sum, &summed, F::Sum, name);
                     groups.part(F::Count, column, F::Sum, part_name(figure, "count "));
                 }
-                F::CountDistinct => {
-                    if groups.distinct.iter().all(|(other, _)| *other != column) {
-                        let rows = Accumulator::new(schema, memory);
-                        let column = aggregate.column.as_deref().unwrap_or_default();
-                        groups.distinct.push((column, rows));
-                    }
+                F::CountDistinct if groups.distinct.iter().all(|(own, _)| *own != column) => {
+                    groups.distinct.push((column, Accumulator::new(schema, memory)));
                 }
                 _ => {}
             }
