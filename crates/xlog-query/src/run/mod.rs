@@ -40,6 +40,9 @@ use crate::{
 use chain::{Chain, Parts};
 use physical::{Physical, Pipeline};
 
+/// Memory with which several may work on the same rows' groups.
+const PLENTY: u64 = 1 << 30;
+
 /// A table that can be read.
 pub trait Source: Send + Sync {
     /// What the query calls it.
@@ -120,7 +123,9 @@ pub fn run(
         let shared = Arc::clone(&shared);
         let node = plan.node(name, &inputs, move |step, tables| {
             let (engine, stream) = (step.engine(), step.stream());
-            let workers = pipeline.workers(shared.options.threads);
+            // Each keeps its own part of the result: with little memory, one does the work.
+            let threads = if shared.options.memory < PLENTY { 1 } else { shared.options.threads };
+            let workers = pipeline.workers(threads);
             let context = Context { engine, stream, workers, shared: &shared };
             context.run(&pipeline, tables).map_err(|error| shared.fail(error))
         });

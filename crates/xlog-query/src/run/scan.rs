@@ -18,7 +18,7 @@ use super::{Context, Monitor, Shared, Source, schema};
 use crate::error::{QueryError, QueryResult};
 
 /// Batches that wait to be worked on, at most.
-const AHEAD: usize = 4;
+const AHEAD: usize = 2;
 /// Batches with fewer rows are put together until there are that many.
 const LEAST_ROWS: usize = 1 << 16;
 /// How often somebody who waits for a batch looks whether the query was cancelled.
