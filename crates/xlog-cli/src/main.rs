@@ -1,5 +1,5 @@
-//! `xlog`: what device there is, how fast the runtime is on it, recorded logs run again, and
-//! programs checked under simulation.
+//! `xlog`: questions about files answered, what device there is, how fast the runtime is on it,
+//! recorded logs run again, and programs checked under simulation.
 
 /// Prints a line; a reader that went away ends the program quietly, as pipes expect.
 macro_rules! say {
@@ -18,6 +18,8 @@ mod device;
 mod doctor;
 #[cfg(test)]
 mod fuzz;
+#[cfg(feature = "ops")]
+mod query;
 mod replay;
 mod trace;
 
@@ -27,10 +29,11 @@ use clap::{Parser, Subcommand};
 
 use crate::device::DeviceChoice;
 
-/// Stream-safe GPU memory and launches: look at the device, measure the runtime, replay logs, check
-/// programs.
+/// Sort, filter, join and group files on a GPU, or without one; look at the device, measure the
+/// runtime, replay logs, check programs.
 #[derive(Debug, Parser)]
 #[command(name = "xlog", version, arg_required_else_help = true, max_term_width = 100)]
+#[cfg_attr(feature = "ops", command(after_help = query::EXAMPLES))]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -38,6 +41,9 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[cfg(feature = "ops")]
+    #[command(flatten)]
+    Query(Box<query::QueryCommand>),
     /// Say what device there is, which features work, and what to do about what does not
     Doctor {
         /// The device to look at: host, cuda:N, or auto (the first GPU, else the host)
@@ -66,6 +72,8 @@ enum Bench {
 
 fn main() -> ExitCode {
     let answer = match Cli::parse().command {
+        #[cfg(feature = "ops")]
+        Command::Query(command) => query::run(*command, <Cli as clap::CommandFactory>::command),
         Command::Doctor { device } => doctor::run(&device),
         Command::Bench(Bench::Launch(options)) => bench::run_launch(&options),
         Command::Bench(Bench::Alloc(options)) => bench::run_alloc(&options),
@@ -78,8 +86,13 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("xlog: {error}");
-            // The code for a wrong command line, which is what a bad file on it is.
-            if error.is::<BadInput>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+            // The code for a wrong command line, which is what a bad file on it is; that of a
+            // program that Ctrl-C ended; and that of everything else.
+            match () {
+                () if error.is::<BadInput>() => ExitCode::from(2),
+                () if error.is::<Interrupted>() => ExitCode::from(130),
+                () => ExitCode::FAILURE,
+            }
         }
     }
 }
@@ -95,6 +108,18 @@ impl std::fmt::Display for BadInput {
 }
 
 impl std::error::Error for BadInput {}
+
+/// The user ended the command.
+#[derive(Debug)]
+pub(crate) struct Interrupted;
+
+impl std::fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("interrupted; nothing was written")
+    }
+}
+
+impl std::error::Error for Interrupted {}
 
 /// What a command ends with when it fails: one message for the person who called it.
 type Failure = Box<dyn std::error::Error>;

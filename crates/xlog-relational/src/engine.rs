@@ -61,7 +61,7 @@ impl Engine {
 
     /// Up to `count` streams that all plans of this engine share; fewer if the pool has no more,
     /// and the default one if it has none at all.
-    pub(crate) fn worker_streams(&self, count: usize) -> ResourceResult<Vec<StreamId>> {
+    pub fn worker_streams(&self, count: usize) -> ResourceResult<Vec<StreamId>> {
         let mut workers = self.workers.lock();
         while workers.len() < count {
             match self.runtime.stream_pool().acquire() {

@@ -7,6 +7,7 @@
 //! them too.
 
 pub mod arrow;
+pub mod calendar;
 pub mod exec;
 pub mod ops;
 pub mod primitives;

@@ -2,7 +2,10 @@
 
 use std::{cmp::Ordering, fmt, sync::Arc};
 
-use crate::types::DataType;
+use crate::{
+    calendar::{DateText, TimestampText},
+    types::DataType,
+};
 
 /// One value that is there. A missing one is `Option::None` around it.
 ///
@@ -138,9 +141,9 @@ impl fmt::Display for Scalar {
             Self::F32(value) => write!(f, "{value:?}"),
             Self::F64(value) => write!(f, "{value:?}"),
             Self::Bool(value) => value.fmt(f),
-            Self::Date32(value) => write!(f, "date({value})"),
-            Self::Timestamp(value) => write!(f, "timestamp({value})"),
-            Self::Utf8(value) => write!(f, "{value:?}"),
+            Self::Date32(value) => write!(f, "date '{}'", DateText(*value)),
+            Self::Timestamp(value) => write!(f, "timestamp '{}'", TimestampText(*value)),
+            Self::Utf8(value) => write!(f, "'{}'", value.replace('\'', "''")),
         }
     }
 }

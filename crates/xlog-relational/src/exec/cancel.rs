@@ -22,6 +22,13 @@ use crate::{RelationalError, RelationalResult};
 #[derive(Clone, Debug, Default)]
 pub struct CancelToken(Arc<AtomicBool>);
 
+/// A token whose state is a flag that others set too, such as the handler of a signal.
+impl From<Arc<AtomicBool>> for CancelToken {
+    fn from(flag: Arc<AtomicBool>) -> Self {
+        Self(flag)
+    }
+}
+
 impl CancelToken {
     /// One that is not cancelled.
     #[must_use]

@@ -6,6 +6,8 @@
 //!   beside a `u64` column is a `u64`, `0.5` beside an `f32` column an `f32`. `0.1` is no `f32`,
 //!   and `-1` no `u64`: they stay what they are. (Where one calculates, `2.0` beside an integer
 //!   stays an `f64` too.)
+//! - A *literal text* beside a date or a timestamp is one, if it is written as one; so is a date
+//!   beside a timestamp: midnight.
 //! - *Comparing* integers of any types compares what they stand for. An integer and a
 //!   floating-point number are compared as `f64`, which rounds integers beyond 2^53. Truth values,
 //!   dates, timestamps and text are compared with their own kind only.
@@ -19,10 +21,13 @@
 
 use super::{Comparison, Expr, Operator};
 use crate::{
+    calendar::{parse_date, parse_timestamp},
     error::{RelationalError, RelationalResult},
     scalar::Scalar,
     types::{DataType, Schema},
 };
+
+const MICROSECONDS_A_DAY: i64 = 86_400_000_000;
 
 /// An expression that fits a schema: names are columns, and conversions are explicit.
 #[derive(Clone, Debug, PartialEq)]
@@ -108,7 +113,7 @@ impl Expr {
     /// let checked = (col("amount") * 2).check(&schema)?;
     /// assert_eq!((checked.data_type(), checked.is_nullable()), (DataType::U64, true));
     /// let error = col("amount").eq("many").check(&schema).unwrap_err().to_string();
-    /// assert_eq!(error, r#""many" in amount = "many" is utf8; expected u32, like amount"#);
+    /// assert_eq!(error, "'many' in amount = 'many' is utf8; expected u32, like amount");
     /// # Ok::<(), xlog_relational::RelationalError>(())
     /// ```
     pub fn check(&self, schema: &Schema) -> RelationalResult<Checked> {
@@ -253,13 +258,14 @@ impl Expr {
         let mut candidates = Vec::with_capacity(values.len());
         for value in values.iter().flatten() {
             let found = value.data_type();
-            if found != data_type && !(found.is_number() && data_type.is_number()) {
+            let candidate = as_type(value, data_type);
+            if candidate.is_none() && !(found.is_number() && data_type.is_number()) {
                 let expected = format!("{data_type}, like {inner}");
                 let part = format!("{value} in {self}");
                 return Err(RelationalError::type_mismatch(part, expected, found));
             }
             // A number that the type does not have equals none of its values.
-            candidates.extend(as_type(value, data_type));
+            candidates.extend(candidate);
         }
         let with_null = values.iter().any(Option::is_none);
         let nullable = checked.nullable || with_null;
@@ -291,12 +297,10 @@ fn arithmetic(operator: Operator, a: Checked, b: Checked) -> Checked {
     Checked { node: Node::Arithmetic(operator, a, b), data_type, nullable }
 }
 
-/// A literal number beside something else, in the type of that if it can be.
+/// A literal beside something else, in the type of that if it can be.
 fn adapted(a: Checked, b: Checked) -> (Checked, Checked) {
     let fit = |side: Checked, other: &Checked| match &side.node {
-        Node::Literal(value) if value.data_type().is_number() => {
-            as_type(value, other.data_type).map_or(side, Checked::literal)
-        }
+        Node::Literal(value) => as_type(value, other.data_type).map_or(side, Checked::literal),
         _ => side,
     };
     match (&a.node, &b.node) {
@@ -314,6 +318,16 @@ fn adapted(a: Checked, b: Checked) -> (Checked, Checked) {
 fn as_type(value: &Scalar, data_type: DataType) -> Option<Scalar> {
     if value.data_type() == data_type {
         return Some(value.clone());
+    }
+    match (value, data_type) {
+        (Scalar::Utf8(text), DataType::Date32) => return parse_date(text).map(Scalar::Date32),
+        (Scalar::Utf8(text), DataType::Timestamp) => {
+            return parse_timestamp(text).map(Scalar::Timestamp);
+        }
+        (Scalar::Date32(days), DataType::Timestamp) => {
+            return i64::from(*days).checked_mul(MICROSECONDS_A_DAY).map(Scalar::Timestamp);
+        }
+        _ => {}
     }
     if let Some(whole) = whole_number(value) {
         return match data_type {

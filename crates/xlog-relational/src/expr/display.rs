@@ -66,7 +66,11 @@ fn write(expr: &Expr, least: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         }
         Expr::Negate(inner) => {
             f.write_str("-")?;
-            write(inner, binding + 1, f)
+            match &**inner {
+                // A sign right before a number is part of it.
+                Expr::Literal(value) => write!(f, "({value})"),
+                inner => write(inner, binding + 1, f),
+            }
         }
         Expr::IsNull(inner) => {
             write(inner, binding + 1, f)?;
@@ -91,10 +95,23 @@ fn write(expr: &Expr, least: u8, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     }
 }
 
+/// Words that stand for something else than a column.
+const RESERVED: [&str; 12] =
+    ["and", "as", "between", "distinct", "false", "in", "is", "like", "not", "null", "or", "true"];
+
+impl Expr {
+    /// Whether a word means something else than the column of that name, unless it is in quotes.
+    #[must_use]
+    pub fn is_reserved(word: &str) -> bool {
+        RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word))
+    }
+}
+
 /// A name as it is, or in quotes if it could be taken for something else.
 fn write_name(name: &str, f: &mut fmt::Formatter<'_>) -> fmt::Result {
     let mut letters = name.chars();
     let plain = letters.next().is_some_and(|first| first.is_alphabetic() || first == '_')
-        && letters.all(|letter| letter.is_alphanumeric() || "_.".contains(letter));
-    if plain { f.write_str(name) } else { write!(f, "`{name}`") }
+        && letters.all(|letter| letter.is_alphanumeric() || "_.".contains(letter))
+        && !Expr::is_reserved(name);
+    if plain { f.write_str(name) } else { write!(f, "\"{}\"", name.replace('"', "\"\"")) }
 }

@@ -38,7 +38,7 @@ use crate::{scalar::Scalar, types::DataType};
 /// use xlog_relational::{Expr, col, lit};
 ///
 /// let dear = col("amount").gt(100).and(col("country").eq("NZ").or(col("vip").is_null()));
-/// assert_eq!(dear.to_string(), r#"amount > 100 and (country = "NZ" or vip is null)"#);
+/// assert_eq!(dear.to_string(), "amount > 100 and (country = 'NZ' or vip is null)");
 /// let gross: Expr = (col("price") + lit(1)) * col("count");
 /// assert_eq!(gross.to_string(), "(price + 1) * count");
 /// ```

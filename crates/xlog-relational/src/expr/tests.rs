@@ -195,6 +195,24 @@ fn expressions_read_as_they_are_written() {
     assert_eq!(show(-(col("a") + 1)), "-(a + 1)");
     assert_eq!(show(!(col("a").eq(1).or(col("b").is_not_null()))), "not (a = 1 or b is not null)");
     assert_eq!(show(col("a").between(1, 2)), "a >= 1 and a <= 2");
-    assert_eq!(show(col("a b").in_list(["x", "y"])), "`a b` in (\"x\", \"y\")");
-    assert_eq!(show(lit(Scalar::Date32(3)).lt(col("d"))), "date(3) < d");
+    assert_eq!(show(col("a b").in_list(["x", "y"])), "\"a b\" in ('x', 'y')");
+    assert_eq!(show(col("or").eq("it's")), "\"or\" = 'it''s'");
+    assert_eq!(show(lit(Scalar::Date32(3)).lt(col("d"))), "date '1970-01-04' < d");
+}
+
+#[test]
+fn text_beside_a_date_or_a_timestamp_is_one_if_it_is_written_as_one() {
+    let schema = schema();
+    let check = |expr: Expr| expr.check(&schema);
+    let day = lit(Scalar::Date32(1));
+    assert_eq!(check(col("date").eq("1970-01-02")), check(col("date").eq(day.clone())));
+    assert_eq!(check(lit("1970-01-02").lt(col("date"))), check(day.clone().lt(col("date"))));
+    let midnight = lit(Scalar::Timestamp(86_400_000_000));
+    assert_eq!(check(col("when").gt("1970-01-02")), check(col("when").gt(midnight.clone())));
+    assert_eq!(check(col("when").gt(day)), check(col("when").gt(midnight)));
+    let listed = check(col("date").in_list(["1970-01-02"]));
+    assert_eq!(listed, check(col("date").in_list([Scalar::Date32(1)])));
+    for wrong in [col("date").eq("soon"), col("date").in_list(["soon"]), col("text").eq(1)] {
+        assert!(matches!(check(wrong), Err(RelationalError::TypeMismatch { .. })));
+    }
 }

@@ -1,0 +1,87 @@
+//! The device that a query runs on, and how much of it.
+//!
+//! This is the one place where a relational command opens a device.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use clap::Args;
+use xlog_cuda::device_runtime::{PoolOptions, ResourceStack};
+use xlog_driver::DeviceKind;
+use xlog_query::{QueryError, run::RunOptions};
+use xlog_relational::{Engine, RelationalError};
+
+use super::size::Size;
+use crate::device::DeviceChoice;
+
+/// Which device, and how much of it.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Device")]
+pub(crate) struct DeviceOptions {
+    /// The device to run on: host, cuda:N, or auto (the first GPU, else the host)
+    #[arg(long, default_value = "auto", value_name = "DEVICE")]
+    device: DeviceChoice,
+    /// Memory that may be used, as 4GiB; all that is free without it
+    #[arg(long, value_name = "SIZE")]
+    memory: Option<Size>,
+    /// Streams at most
+    #[arg(long, default_value = "8", value_name = "N")]
+    streams: NonZeroUsize,
+    /// Threads that read files and drive the device; as many as there are cores without it
+    #[arg(long, value_name = "N")]
+    threads: Option<NonZeroUsize>,
+}
+
+/// A device that is ready.
+#[derive(Debug)]
+pub(super) struct OpenDevice {
+    pub(super) engine: Engine,
+    pub(super) options: RunOptions,
+}
+
+/// The least that a query can be run in.
+const LEAST_MEMORY: u64 = 32 << 20;
+/// What files are read and written through, beside the device's memory.
+const READING: u64 = 192 << 20;
+
+impl DeviceOptions {
+    /// Threads that read files.
+    pub(super) fn reading_threads(&self) -> Option<NonZeroUsize> {
+        self.threads
+    }
+
+    /// Opens the device.
+    pub(super) fn open(&self) -> Result<OpenDevice, QueryError> {
+        let failed = |error| QueryError::from(RelationalError::from(error));
+        let device = Arc::new(self.device.open().map_err(failed)?);
+        let free = device.memory().map_err(failed)?.free;
+        let memory = match (self.memory, device.info().kind) {
+            (None, DeviceKind::Cuda) => free / 10 * 9,
+            // What is read, and what is made of it, is host memory as well.
+            (None, DeviceKind::Host) => free / 2,
+            (Some(Size(memory)), DeviceKind::Cuda) => memory.min(free),
+            (Some(Size(memory)), DeviceKind::Host) => {
+                memory.saturating_sub(READING.min(memory / 2))
+            }
+        };
+        if let Some(Size(given)) = self.memory.filter(|given| given.0 < LEAST_MEMORY) {
+            let message = format!(
+                "--memory {} is too little to work in; give 32MiB or more",
+                xlog_query::Bytes(given)
+            );
+            return Err(QueryError::Plan { message });
+        }
+        let limit = usize::try_from(memory).unwrap_or(usize::MAX);
+        // Slabs that are small beside the limit: one stream must not keep what another needs.
+        let slab = (limit / 16).clamp(1 << 20, 1 << 30);
+        let pool = PoolOptions::default()
+            .with_first_slab(slab.min(PoolOptions::default().first_slab))
+            .with_largest_slab(slab);
+        let stack = ResourceStack::over_driver(device).with_budget(limit).with_pool(pool);
+        let stack = stack.with_statistics().build().map_err(failed)?;
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        let threads = self.threads.map_or(cores.min(8), usize::from);
+        let streams = self.streams.get();
+        let options = RunOptions { memory, streams, threads, batch_rows: None };
+        Ok(OpenDevice { engine: Engine::over(&stack), options })
+    }
+}

@@ -1,0 +1,6 @@
+//! Apache Parquet.
+
+mod reader;
+mod writer;
+
+pub(crate) use self::{reader::ParquetReader, writer::ParquetWriter};
