@@ -127,3 +127,22 @@ fn a_file_to_compare_with_that_is_none_is_refused_before_the_work() {
     let refusal = refused(&xlog(&[&OPS[..], &["--compare", &missing]].concat()));
     assert!(refusal.contains("old.json:2:"), "{refusal}");
 }
+
+#[test]
+fn a_query_writes_its_report_too() {
+    let folder = Folder::new("query");
+    let (report, trace) = (folder.path("out.html"), folder.path("out.json"));
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/orders.csv");
+    let sort = ["sort", data, "--by", "amount:desc", "--limit", "3", "--device", "host"];
+    let plain = said(&xlog(&sort));
+    let traced = xlog(&[&sort[..], &["--report", &report, "--trace", &trace]].concat());
+    assert_eq!(said(&traced), plain, "tracing changes no result");
+    assert_eq!(folder.names(), ["out.html", "out.json"]);
+    let page = fs::read_to_string(&report).expect("the page");
+    assert!(page.contains("xlog_radix"), "the sort's kernels are on it");
+    let json = fs::read_to_string(&trace).expect("the trace");
+    serde_json::from_str::<Value>(&json).expect("JSON");
+    let nowhere = folder.path("no/such/folder.html");
+    let refusal = refused(&xlog(&[&sort[..], &["--report", &nowhere]].concat()));
+    assert!(refusal.contains("folder.html"), "{refusal}");
+}

@@ -5,13 +5,19 @@
 use std::{num::NonZeroUsize, sync::Arc};
 
 use clap::Args;
-use xlog_cuda::device_runtime::{PoolOptions, ResourceStack};
+use xlog_cuda::{
+    CudaDevice,
+    device_runtime::{PoolOptions, ResourceStack},
+};
 use xlog_driver::DeviceKind;
 use xlog_query::{QueryError, run::RunOptions};
 use xlog_relational::{Engine, RelationalError};
 
 use super::size::Size;
-use crate::device::DeviceChoice;
+use crate::{
+    device::DeviceChoice,
+    trace::{TraceOptions, TracedDriver},
+};
 
 /// Which device, and how much of it.
 #[derive(Debug, Args)]
@@ -29,6 +35,8 @@ pub(crate) struct DeviceOptions {
     /// Threads that read files and drive the device; as many as there are cores without it
     #[arg(long, value_name = "N")]
     threads: Option<NonZeroUsize>,
+    #[command(flatten)]
+    trace: TraceOptions,
 }
 
 /// A device that is ready.
@@ -36,6 +44,14 @@ pub(crate) struct DeviceOptions {
 pub(super) struct OpenDevice {
     pub(super) engine: Engine,
     pub(super) options: RunOptions,
+    traced: TracedDriver,
+}
+
+impl OpenDevice {
+    /// Writes what happened on the device, where that was asked for.
+    pub(super) fn finish(self) -> Result<(), QueryError> {
+        self.traced.finish().map_err(|error| QueryError::Plan { message: error.to_string() })
+    }
 }
 
 /// The least that a query can be run in.
@@ -52,7 +68,9 @@ impl DeviceOptions {
     /// Opens the device.
     pub(super) fn open(&self) -> Result<OpenDevice, QueryError> {
         let failed = |error| QueryError::from(RelationalError::from(error));
-        let device = Arc::new(self.device.open().map_err(failed)?);
+        let traced = self.trace.open(self.device);
+        let traced = traced.map_err(|error| QueryError::Plan { message: error.to_string() })?;
+        let device = Arc::new(CudaDevice::with_driver(Arc::clone(&traced.driver)));
         let free = device.memory().map_err(failed)?.free;
         let memory = match (self.memory, device.info().kind) {
             (None, DeviceKind::Cuda) => free / 10 * 9,
@@ -82,6 +100,6 @@ impl DeviceOptions {
         let threads = self.threads.map_or(cores.min(8), usize::from);
         let streams = self.streams.get();
         let options = RunOptions { memory, streams, threads, batch_rows: None };
-        Ok(OpenDevice { engine: Engine::over(&stack), options })
+        Ok(OpenDevice { engine: Engine::over(&stack), options, traced })
     }
 }

@@ -327,5 +327,6 @@ fn execute(
     let options = &device.options;
     let ran = run::run(&device.engine, query, sources, sinks, options, &cancel, &monitor);
     drop(bar);
-    ran
+    // Of a run that failed too: that is when it is looked at.
+    ran.and(device.finish())
 }

@@ -91,9 +91,9 @@ pub(super) fn download<T: Pod>(
     Ok(Download::staged(copy, view.len()))
 }
 
-/// Work on `buffer` was enqueued, a copy or a report, and `event` is behind it. If there is no event to be
-/// had, everything on the stream is waited for instead; if even that fails, the buffer is left
-/// behind.
+/// Work on `buffer` was enqueued, a copy or a report, and `event` is behind it. If there is no
+/// event to be had, everything on the stream is waited for instead; if even that fails, the buffer
+/// is left behind.
 pub(super) fn follow(
     event: ResourceResult<HeldEvent>,
     buffer: PinnedBuffer,

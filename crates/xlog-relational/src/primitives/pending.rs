@@ -31,7 +31,6 @@ impl<T> Pending<T> {
     }
 
     /// The values, and their number, apart.
-    #[must_use]
     pub fn into_parts(self) -> (TrackedCudaSlice<T>, PendingCount) {
         (self.values, self.count)
     }
