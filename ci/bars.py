@@ -4,7 +4,8 @@ A bar is a key (which rows it is about) and a test of such a row. On a machine t
 whoever is busy next door makes a figure worse and never better; so a group of rows that misses is
 measured again, in a process of its own, as often as is asked for, and a time counts when it is met
 in any attempt. What it says of the attempts it took is part of the answer. A count (events, waits,
-bytes) has no such excuse: it holds in every attempt.
+bytes) and a ratio of two things that were measured in turn have no such excuse, since the neighbour
+may have met either: they hold in every attempt.
 """
 
 import json
@@ -29,8 +30,8 @@ def at_most(key, limit, timed=True):
     return f"{key} ≤ {limit:.4g}", lambda row: row[key] <= limit + 1e-9, timed
 
 
-def at_least(key, limit):
-    return f"{key} ≥ {limit:.4g}", lambda row: row[key] >= limit, True
+def at_least(key, limit, timed=True):
+    return f"{key} ≥ {limit:.4g}", lambda row: row[key] >= limit, timed
 
 
 def run(command, save=None):
@@ -62,7 +63,8 @@ def judge(bars, first, again, group, figures, most):
     """
     attempts, missed_first = [first], sum(met(bar, [first]) is None for bar in bars)
     while len(attempts) < most:
-        missed = {group(bar) for bar in bars if met(bar, attempts) is None} - {None}
+        again_for = [bar for bar in bars if bar.timed and met(bar, attempts) is None]
+        missed = {group(bar) for bar in again_for} - {None}
         if not missed:
             break
         attempts.append([row for name in sorted(missed) for row in again(name)])
