@@ -3,6 +3,8 @@
 // Launch shape: one dimension, any grid; blocks of 256 threads where warps write words of bits.
 // Lengths are 64-bit. Aliasing: outputs must not overlap inputs.
 
+#include "sets.cuh"
+
 namespace {
 
 using u8 = unsigned char;
@@ -28,27 +30,6 @@ __device__ __forceinline__ void stack(const Value* __restrict__ left,
 
 __device__ __forceinline__ bool bit_of(const u32* words, u64 index) {
     return (words[index >> 5] >> (index & 31)) & 1u;
-}
-
-// How often a row is kept. The numbers are those of the Rust side.
-enum Operation : u32 {
-    kIntersect = 0,
-    kIntersectAll = 1,
-    kExcept = 2,
-    kExceptAll = 3,
-};
-
-__device__ __forceinline__ u32 kept(u32 operation, u32 left, u32 right) {
-    switch (operation) {
-        case kIntersect:
-            return left != 0 && right != 0 ? 1 : 0;
-        case kIntersectAll:
-            return min(left, right);
-        case kExcept:
-            return left != 0 && right == 0 ? 1 : 0;
-        default:
-            return left > right ? left - right : 0;
-    }
 }
 
 }  // namespace

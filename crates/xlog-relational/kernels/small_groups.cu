@@ -7,6 +7,7 @@
 
 #include "hash.cuh"
 #include "one_block.cuh"
+#include "sets.cuh"
 
 namespace {
 
@@ -18,27 +19,6 @@ constexpr u32 kMostRows = kBlock * kRowsEach;
 constexpr u32 kSlots = kMostRows / 2 * 3;
 
 using Scan = cub::BlockScan<u32, kBlock, cub::BLOCK_SCAN_WARP_SCANS>;
-
-// How often a row is kept. The numbers are those of the Rust side.
-enum Operation : u32 {
-    kIntersect = 0,
-    kIntersectAll = 1,
-    kExcept = 2,
-    kExceptAll = 3,
-};
-
-__device__ __forceinline__ u32 kept(u32 operation, u32 left, u32 right) {
-    switch (operation) {
-        case kIntersect:
-            return left != 0 && right != 0 ? 1 : 0;
-        case kIntersectAll:
-            return min(left, right);
-        case kExcept:
-            return left != 0 && right == 0 ? 1 : 0;
-        default:
-            return left > right ? left - right : 0;
-    }
-}
 
 // The rows of two sides as one, the left ones first.
 template <typename Keys>
