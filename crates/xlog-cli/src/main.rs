@@ -71,6 +71,8 @@ enum Bench {
 }
 
 fn main() -> ExitCode {
+    #[cfg(feature = "ops")]
+    query::keep_damaged_files_quiet();
     let answer = match Cli::parse().command {
         #[cfg(feature = "ops")]
         Command::Query(command) => query::run(*command, <Cli as clap::CommandFactory>::command),

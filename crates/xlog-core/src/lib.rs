@@ -19,6 +19,8 @@
 //! ```
 #![forbid(unsafe_code)]
 
+pub mod calendar;
+
 mod access;
 mod budget;
 mod scalar;

@@ -11,11 +11,11 @@ use arrow_array::{
     },
 };
 use arrow_schema::{DataType, SchemaRef, TimeUnit};
+use xlog_core::calendar::civil_from_days;
 
 use crate::{
     column_type::ColumnType,
     error::{FileError, FileResult},
-    values::civil_of_days,
 };
 
 /// One value.
@@ -131,7 +131,7 @@ pub(crate) struct Day(pub(crate) i64);
 
 impl fmt::Display for Day {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let (year, month, day) = civil_of_days(self.0);
+        let (year, month, day) = civil_from_days(self.0);
         match year {
             0..=9999 => write!(f, "{year:04}-{month:02}-{day:02}"),
             _ => write!(f, "{year:+07}-{month:02}-{day:02}"),

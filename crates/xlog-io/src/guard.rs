@@ -1,12 +1,11 @@
 //! Panics of other crates as errors.
 //!
 //! The crates that read Parquet and Arrow check most of what they are given, and panic on some of
-//! the rest. A damaged file is no reason to end a program, nor to fill its error output.
+//! the rest. A damaged file is no reason to end a program.
 
 use std::{
     cell::Cell,
-    panic::{self, AssertUnwindSafe, catch_unwind},
-    sync::Once,
+    panic::{AssertUnwindSafe, catch_unwind},
 };
 
 use crate::error::{FileError, FileResult};
@@ -18,7 +17,6 @@ thread_local! {
 
 /// Does `work` on a file, and takes a panic of it as an error.
 pub(crate) fn guarded<T>(file: &str, work: impl FnOnce() -> FileResult<T>) -> FileResult<T> {
-    be_quiet_when_guarded();
     let outer = GUARDED.replace(true);
     let result = catch_unwind(AssertUnwindSafe(work));
     GUARDED.set(outer);
@@ -32,18 +30,11 @@ pub(crate) fn guarded<T>(file: &str, work: impl FnOnce() -> FileResult<T>) -> Fi
     })
 }
 
-/// Passes over the panics that become errors, once and for all; every other goes to whoever was
-/// told of panics before.
-fn be_quiet_when_guarded() {
-    static ONCE: Once = Once::new();
-    ONCE.call_once(|| {
-        let others = panic::take_hook();
-        panic::set_hook(Box::new(move |panic| {
-            if !GUARDED.get() {
-                others(panic);
-            }
-        }));
-    });
+/// Whether a panic of the calling thread becomes a [`FileError`], for a program whose panic hook
+/// passes over those: what other crates make of a damaged file is said once, by the error.
+#[must_use]
+pub fn takes_panics_as_errors() -> bool {
+    GUARDED.get()
 }
 
 #[cfg(test)]

@@ -6,10 +6,11 @@ use crate::{
     csv::{CsvWriter, open_csv},
     error::{FileError, FileResult},
     format::Format,
-    ipc::{IpcReader, IpcWriter},
+    ipc::{IpcEncoder, IpcReader},
     json::{JsonLinesWriter, open_json_lines},
     output::Output,
-    parquet::{ParquetReader, ParquetWriter},
+    parquet::{ParquetEncoder, ParquetReader},
+    plain_writer::PlainWriter,
     source::Input,
     spec::{InputSpec, OutputSpec},
     traits::{BatchReader, BatchWriter},
@@ -87,8 +88,8 @@ pub fn create(spec: &OutputSpec, schema: SchemaRef) -> FileResult<Box<dyn BatchW
     match format {
         Format::Csv => Ok(Box::new(CsvWriter::create(output, &schema, b',')?)),
         Format::Tsv => Ok(Box::new(CsvWriter::create(output, &schema, b'\t')?)),
-        Format::Parquet => Ok(Box::new(ParquetWriter::create(output, &schema)?)),
-        Format::Arrow => Ok(Box::new(IpcWriter::create(output, &schema)?)),
+        Format::Parquet => Ok(Box::new(PlainWriter::<ParquetEncoder>::create(output, &schema)?)),
+        Format::Arrow => Ok(Box::new(PlainWriter::<IpcEncoder>::create(output, &schema)?)),
         Format::JsonLines => Ok(Box::new(JsonLinesWriter::create(output, &schema)?)),
     }
 }

@@ -5,25 +5,15 @@
 
 use std::fmt;
 
+use xlog_core::calendar;
+
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
 /// Days since 1 January 1970 as a year, a month and a day.
 #[must_use]
 pub fn civil_from_days(days: i32) -> (i64, u32, u32) {
-    // Years begin in March here, so that the day that comes and goes is the last one of a year;
-    // eras of 400 years have the same number of days each.
-    let shifted = i64::from(days) + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month as u32, day as u32)
+    calendar::civil_from_days(days.into())
 }
 
 /// A day of the calendar as days since 1 January 1970; `None` if there is no such day.
@@ -37,24 +27,7 @@ pub fn civil_from_days(days: i32) -> (i64, u32, u32) {
 /// ```
 #[must_use]
 pub fn days_from_civil(year: i64, month: u32, day: u32) -> Option<i32> {
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let length = match month {
-        2 => 28 + u32::from(leap),
-        4 | 6 | 9 | 11 => 30,
-        1..=12 => 31,
-        _ => return None,
-    };
-    // Beyond these no date has a number, and nothing below overflows.
-    if day == 0 || day > length || !(-6_000_000..=6_000_000).contains(&year) {
-        return None;
-    }
-    let year = year - i64::from(month <= 2);
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let month = i64::from(month);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + i64::from(day) - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    i32::try_from(era * 146_097 + day_of_era - 719_468).ok()
+    calendar::days_from_civil(year, month, day)?.try_into().ok()
 }
 
 /// The date a text stands for, in days since 1 January 1970.

@@ -7,14 +7,15 @@ use std::{num::NonZeroUsize, sync::Arc};
 use clap::Args;
 use xlog_cuda::{
     CudaDevice,
-    device_runtime::{PoolOptions, ResourceStack},
+    device_runtime::{PoolOptions, ResourceError, ResourceStack},
 };
-use xlog_driver::DeviceKind;
+use xlog_driver::{DeviceKind, DriverError};
 use xlog_query::{QueryError, run::RunOptions};
 use xlog_relational::{Engine, RelationalError};
 
 use super::size::Size;
 use crate::{
+    Failure,
     device::DeviceChoice,
     trace::{TraceOptions, TracedDriver},
 };
@@ -50,7 +51,7 @@ pub(super) struct OpenDevice {
 impl OpenDevice {
     /// Writes what happened on the device, where that was asked for.
     pub(super) fn finish(self) -> Result<(), QueryError> {
-        self.traced.finish().map_err(|error| QueryError::Plan { message: error.to_string() })
+        self.traced.finish().map_err(failure)
     }
 }
 
@@ -68,8 +69,7 @@ impl DeviceOptions {
     /// Opens the device.
     pub(super) fn open(&self) -> Result<OpenDevice, QueryError> {
         let failed = |error| QueryError::from(RelationalError::from(error));
-        let traced = self.trace.open(self.device);
-        let traced = traced.map_err(|error| QueryError::Plan { message: error.to_string() })?;
+        let traced = self.trace.open(self.device).map_err(failure)?;
         let device = Arc::new(CudaDevice::with_driver(Arc::clone(&traced.driver)));
         let free = device.memory().map_err(failed)?.free;
         let memory = match (self.memory, device.info().kind) {
@@ -101,5 +101,13 @@ impl DeviceOptions {
         let streams = self.streams.get();
         let options = RunOptions { memory, streams, threads, batch_rows: None };
         Ok(OpenDevice { engine: Engine::over(&stack), options, traced })
+    }
+}
+
+/// A device that does not work is no fault of the command line's; a file that cannot be written is.
+fn failure(error: Failure) -> QueryError {
+    match error.downcast::<DriverError>() {
+        Ok(error) => RelationalError::from(ResourceError::from(*error)).into(),
+        Err(error) => QueryError::Plan { message: error.to_string() },
     }
 }

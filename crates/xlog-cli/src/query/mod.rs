@@ -156,13 +156,7 @@ pub(crate) struct FilesCommand {
     #[arg(required = true, value_name = "FILE")]
     files: Vec<String>,
     #[command(flatten)]
-    clauses: Clauses,
-    #[command(flatten)]
-    inputs: InputOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-    #[command(flatten)]
-    work: WorkOptions,
+    asked: Asked,
 }
 
 /// A join.
@@ -181,13 +175,7 @@ pub(crate) struct JoinCommand {
     #[arg(long, value_name = "KIND", default_value = "inner")]
     kind: JoinChoice,
     #[command(flatten)]
-    clauses: Clauses,
-    #[command(flatten)]
-    inputs: InputOptions,
-    #[command(flatten)]
-    output: OutputOptions,
-    #[command(flatten)]
-    work: WorkOptions,
+    asked: Asked,
 }
 
 /// Two tables as sets of rows.
@@ -205,6 +193,13 @@ pub(crate) struct CombineCommand {
     /// Keep rows as often as they are there, not once
     #[arg(long)]
     all: bool,
+    #[command(flatten)]
+    asked: Asked,
+}
+
+/// What every command over tables can be asked for.
+#[derive(Debug, Args)]
+struct Asked {
     #[command(flatten)]
     clauses: Clauses,
     #[command(flatten)]
@@ -224,6 +219,16 @@ pub(crate) struct WorkOptions {
     progress: ProgressOptions,
 }
 
+/// Passes over panics that become errors: those of the crates that read damaged files.
+pub(crate) fn keep_damaged_files_quiet() {
+    let others = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |panic| {
+        if !xlog_io::takes_panics_as_errors() {
+            others(panic);
+        }
+    }));
+}
+
 /// Runs a command. `cli` is the definition of them all, for what is printed about them.
 pub(crate) fn run(command: QueryCommand, cli: fn() -> clap::Command) -> Result<(), Failure> {
     let answer = match command {
@@ -232,7 +237,7 @@ pub(crate) fn run(command: QueryCommand, cli: fn() -> clap::Command) -> Result<(
         | QueryCommand::Head(command)
         | QueryCommand::Convert(command) => over_files(&command, false),
         QueryCommand::Group(command) => {
-            if command.clauses.group.is_none() && command.clauses.aggregates.is_none() {
+            if command.asked.clauses.group.is_none() && command.asked.clauses.aggregates.is_none() {
                 let message = "nothing to group by: give --by, --agg, or both";
                 return Err(BadInput(message.to_owned()).into());
             }
@@ -257,59 +262,53 @@ pub(crate) fn run(command: QueryCommand, cli: fn() -> clap::Command) -> Result<(
 }
 
 fn over_files(command: &FilesCommand, distinct: bool) -> Result<(), QueryError> {
-    let mut step = command.clauses.step("input")?;
+    let mut step = command.asked.clauses.step("input")?;
     step.distinct |= distinct;
-    let source = FileSource::open("input", &command.files, &command.inputs, &command.work.device)?;
-    one_step(step, vec![Arc::new(source)], &command.output, &command.work)
+    let Asked { inputs, work, .. } = &command.asked;
+    let source = FileSource::open("input", &command.files, inputs, &work.device)?;
+    one_step(step, vec![Arc::new(source)], &command.asked)
 }
 
 fn join(command: &JoinCommand) -> Result<(), QueryError> {
-    let mut step = command.clauses.step("left")?;
+    let mut step = command.asked.clauses.step("left")?;
     let on = Clause::read("--on", &command.on, xlog_query::parse::join_keys)?;
     let kind = JoinKind::from(command.kind);
     step.combination = Some(Combination::Join { with: "right".to_owned(), on, kind });
     let sides = [&command.left, &command.right];
-    two_tables(step, ["left", "right"], sides, &command.inputs, &command.output, &command.work)
+    two_tables(step, ["left", "right"], sides, &command.asked)
 }
 
 fn combine(command: &CombineCommand) -> Result<(), QueryError> {
-    let mut step = command.clauses.step("first")?;
+    let mut step = command.asked.clauses.step("first")?;
     let kind = command.set.kind(command.all);
     step.combination = Some(Combination::Set { with: "second".to_owned(), kind });
     let sides = [&command.first, &command.second];
-    two_tables(step, ["first", "second"], sides, &command.inputs, &command.output, &command.work)
+    two_tables(step, ["first", "second"], sides, &command.asked)
 }
 
 fn two_tables(
     step: Step,
     names: [&str; 2],
     files: [&String; 2],
-    inputs: &InputOptions,
-    output: &OutputOptions,
-    work: &WorkOptions,
+    asked: &Asked,
 ) -> Result<(), QueryError> {
     if files.iter().all(|file| *file == "-") {
         let message = "standard input can be one table, not both".to_owned();
         return Err(QueryError::Plan { message });
     }
     let mut sources: Vec<Arc<dyn Source>> = Vec::new();
-    let inputs = inputs.shared_by(&files)?;
+    let inputs = asked.inputs.shared_by(&files)?;
     for ((name, file), inputs) in names.iter().zip(files).zip(&inputs) {
         let files = std::slice::from_ref(file);
-        sources.push(Arc::new(FileSource::open(name, files, inputs, &work.device)?));
+        sources.push(Arc::new(FileSource::open(name, files, inputs, &asked.work.device)?));
     }
-    one_step(step, sources, output, work)
+    one_step(step, sources, asked)
 }
 
-fn one_step(
-    step: Step,
-    sources: Vec<Arc<dyn Source>>,
-    output: &OutputOptions,
-    work: &WorkOptions,
-) -> Result<(), QueryError> {
+fn one_step(step: Step, sources: Vec<Arc<dyn Source>>, asked: &Asked) -> Result<(), QueryError> {
     let query = Query { outputs: vec![step.name.clone()], steps: vec![step] };
-    let sink = output.sink()?;
-    execute(&query, &sources, vec![sink], work)
+    let sink = asked.output.sink()?;
+    execute(&query, &sources, vec![sink], &asked.work)
 }
 
 /// Runs a query on the device that was asked for, watched and interruptible.

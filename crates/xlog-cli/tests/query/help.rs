@@ -1,6 +1,6 @@
 //! What the command says about itself.
 
-use crate::support::{refused, run, said};
+use crate::support::{example, refused, run, said, text};
 
 const COMMANDS: [&str; 12] = [
     "sort",
@@ -59,4 +59,12 @@ fn a_wrong_command_line_is_answered_with_exit_code_2() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {error}");
         assert!(error.contains(word), "{word:?} is not in {error}");
     }
+}
+
+#[test]
+fn a_device_that_is_not_there_is_no_fault_of_the_files() {
+    let output = run(&["head", &example("orders.csv"), "--device", "cuda:99"]);
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{error}");
+    assert!(error.contains("cuda:99") || error.contains("the host device"), "{error}");
 }

@@ -3,4 +3,4 @@
 mod reader;
 mod writer;
 
-pub(crate) use self::{reader::IpcReader, writer::IpcWriter};
+pub(crate) use self::{reader::IpcReader, writer::IpcEncoder};

@@ -3,4 +3,4 @@
 mod reader;
 mod writer;
 
-pub(crate) use self::{reader::ParquetReader, writer::ParquetWriter};
+pub(crate) use self::{reader::ParquetReader, writer::ParquetEncoder};

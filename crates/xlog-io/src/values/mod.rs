@@ -11,7 +11,7 @@ mod word;
 pub(crate) use self::{
     decimal::{parse_i32, parse_i64, parse_u32, parse_u64},
     float::{parse_f32, parse_f64},
-    time::{civil_of_days, parse_date, parse_timestamp},
+    time::{parse_date, parse_timestamp},
 };
 
 /// `true` or `false`, as programs and spreadsheets write them.

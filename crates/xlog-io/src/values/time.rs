@@ -1,46 +1,13 @@
 //! Days and moments, as ISO 8601 writes them.
 
+use xlog_core::calendar::days_from_civil;
+
 const SECOND: i64 = 1_000_000;
 const DAY: i64 = 86_400 * SECOND;
 
-/// Days from 1970-01-01 to a day of the Gregorian calendar, which is taken to go back for ever.
-fn days_of_civil(year: i64, month: i64, day: i64) -> i64 {
-    // Years begin in March here, so that the leap day is a year's last; 400 of them are an era.
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    era * 146_097 + day_of_era - 719_468
-}
-
-/// Year, month and day of a number of days from 1970-01-01.
-pub(crate) fn civil_of_days(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = (month_from_march + 2) % 12 + 1;
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, day)
-}
-
-fn two_digits(text: [u8; 2]) -> Option<i64> {
+fn two_digits(text: [u8; 2]) -> Option<u32> {
     let [tens, ones] = text.map(|byte| byte.wrapping_sub(b'0'));
-    (tens <= 9 && ones <= 9).then(|| i64::from(tens) * 10 + i64::from(ones))
-}
-
-fn month_length(year: i64, month: i64) -> i64 {
-    match month {
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
+    (tens <= 9 && ones <= 9).then(|| u32::from(tens) * 10 + u32::from(ones))
 }
 
 /// A year of four digits, or of up to six with a sign before them, and what follows it.
@@ -61,8 +28,7 @@ fn date(text: &[u8]) -> Option<(i64, &[u8])> {
     let (year, rest) = year(text)?;
     let [b'-', m, n, b'-', d, e, rest @ ..] = rest else { return None };
     let (month, day) = (two_digits([*m, *n])?, two_digits([*d, *e])?);
-    let real = (1..=12).contains(&month) && day >= 1 && day <= month_length(year, month);
-    real.then(|| (days_of_civil(year, month, day), rest))
+    Some((days_from_civil(year, month, day)?, rest))
 }
 
 /// Days from the first of a year of 365 days to the first of each month, and how long that is.
@@ -133,7 +99,7 @@ pub(crate) fn parse_timestamp(text: &[u8]) -> Option<i64> {
     if hour > 23 || minute > 59 || second > 59 || !matches!(rest, [] | [b'Z']) {
         return None;
     }
-    let of_day = ((hour * 60 + minute) * 60 + second) * SECOND + fraction;
+    let of_day = i64::from((hour * 60 + minute) * 60 + second) * SECOND + fraction;
     // The first moments there are lie on a day whose midnight is none.
     i64::try_from(i128::from(days) * i128::from(DAY) + i128::from(of_day)).ok()
 }
@@ -152,6 +118,8 @@ fn fraction(text: &[u8]) -> Option<(i64, &[u8])> {
 
 #[cfg(test)]
 mod tests {
+    use xlog_core::calendar::civil_from_days;
+
     use super::*;
 
     #[test]
@@ -161,8 +129,7 @@ mod tests {
         assert_eq!(parse_date(b"1969-12-31"), Some(-1));
         assert_eq!(parse_date(b"0000-01-01"), Some(-719_528));
         for days in (-1_000_000..4_000_000).step_by(7) {
-            let (year, month, day) = civil_of_days(days);
-            assert_eq!(days_of_civil(year, month, day), days);
+            let (year, month, day) = civil_from_days(days);
             let text = format!("{year:04}-{month:02}-{day:02}");
             if let Ok(text) = text.as_bytes().try_into()
                 && (1..10_000).contains(&year)

@@ -1,5 +1,9 @@
 //! Filters and projections.
 
+use arrow_array::{
+    cast::AsArray,
+    types::{Float32Type, Float64Type},
+};
 use libtest_mimic::Trial;
 use proptest::prelude::*;
 use xlog_relational::{
@@ -161,6 +165,36 @@ fn random_projections(engine: &Engine) {
     });
 }
 
+/// Devices differ in the sign and the lower bits of a NaN that they calculate; here it is one.
+fn a_nan_that_is_calculated_is_always_the_same(engine: &Engine) {
+    let stream = stream(engine);
+    let odd = f64::from_bits(0xfff8_0000_0000_0123);
+    let narrow = f32::from_bits(0xffc0_0123);
+    let f64s = Column::from_slice(engine, &[odd, f64::INFINITY, -1.0], stream).expect("a column");
+    let f32s = Column::from_slice(engine, &[narrow, f32::INFINITY, 2.0], stream).expect("a column");
+    let table = Table::new(engine, [("wide", f64s), ("narrow", f32s)]).expect("a table");
+    let columns = [
+        ("wide", col("wide") - col("wide")),
+        ("narrow", col("narrow") - col("narrow")),
+        ("mixed", col("narrow") * col("wide")),
+        ("rest", col("wide") % lit(0.0f64)),
+    ];
+    let got = ops::project(&table, &columns, stream).expect("four columns");
+    let got = got.download(stream).expect("a batch");
+    let bits = |name: &str| -> Vec<u64> {
+        let column = got.column_by_name(name).expect("a column");
+        column.as_primitive::<Float64Type>().values().iter().map(|value| value.to_bits()).collect()
+    };
+    let nan = f64::NAN.to_bits();
+    assert_eq!(bits("wide"), [nan, nan, 0]);
+    assert_eq!(bits("mixed"), [nan, f64::INFINITY.to_bits(), (-2.0f64).to_bits()]);
+    assert_eq!(bits("rest"), [nan; 3]);
+    let narrow = got.column_by_name("narrow").expect("a column");
+    let narrow = narrow.as_primitive::<Float32Type>().values();
+    let narrow: Vec<u32> = narrow.iter().map(|value| value.to_bits()).collect();
+    assert_eq!(narrow, [f32::NAN.to_bits(), f32::NAN.to_bits(), 0]);
+}
+
 fn what_cannot_be_evaluated_is_refused(engine: &Engine) {
     let stream = stream(engine);
     let column = Column::from_slice(engine, &[3u64, u64::MAX], stream).expect("a column");
@@ -193,6 +227,11 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
         trial("one_table::filter::fused_comparisons", engine, fused_comparisons),
         trial("one_table::filter::large_filters", engine, large_filters),
         trial("one_table::filter::random_projections", engine, random_projections),
+        trial(
+            "one_table::filter::a_nan_that_is_calculated",
+            engine,
+            a_nan_that_is_calculated_is_always_the_same,
+        ),
         trial(
             "one_table::filter::what_cannot_be_evaluated",
             engine,
