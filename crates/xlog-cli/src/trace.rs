@@ -134,7 +134,7 @@ fn write_whole(
 ) -> Result<(), BadInput> {
     let written = Unfinished::create(path).and_then(|mut file| {
         write(&mut file.output)?;
-        file.keep(path)
+        file.keep()
     });
     written.map_err(|error| cannot_write(path, &error))
 }
@@ -146,7 +146,9 @@ fn cannot_write(path: &Path, error: &io::Error) -> BadInput {
 
 /// A file under another name, beside where it is to be; gone unless it is kept.
 struct Unfinished {
-    name: PathBuf,
+    /// `None` if it is written in place.
+    name: Option<PathBuf>,
+    path: PathBuf,
     output: BufWriter<File>,
 }
 
@@ -155,22 +157,31 @@ impl Unfinished {
         if path.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
+        // A device or a pipe is written to; there is nothing to put in its place.
+        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+            let output = BufWriter::new(File::create(path)?);
+            return Ok(Self { name: None, path: path.to_owned(), output });
+        }
+        // A link stays one.
+        let path = &fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
         let mut name = path.file_name().unwrap_or_default().to_owned();
         name.push(format!(".{}.unfinished", std::process::id()));
         let name = path.with_file_name(name);
         let output = BufWriter::new(File::create(&name)?);
-        Ok(Self { name, output })
+        Ok(Self { name: Some(name), path: path.clone(), output })
     }
 
-    fn keep(mut self, path: &Path) -> io::Result<()> {
+    fn keep(mut self) -> io::Result<()> {
         self.output.flush()?;
-        fs::rename(&self.name, path)
+        self.name.as_ref().map_or(Ok(()), |name| fs::rename(name, &self.path))
     }
 }
 
 impl Drop for Unfinished {
     fn drop(&mut self) {
         // After `keep` there is none by this name.
-        let _ = fs::remove_file(&self.name);
+        if let Some(name) = &self.name {
+            let _ = fs::remove_file(name);
+        }
     }
 }

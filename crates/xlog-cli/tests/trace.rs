@@ -146,3 +146,22 @@ fn a_query_writes_its_report_too() {
     let refusal = refused(&xlog(&[&sort[..], &["--report", &nowhere]].concat()));
     assert!(refusal.contains("folder.html"), "{refusal}");
 }
+
+#[cfg(unix)]
+#[test]
+fn a_trace_goes_to_a_device_and_leaves_links_as_they_are() {
+    use std::os::unix::fs::{FileTypeExt, symlink};
+
+    let folder = Folder::new("special");
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/orders.csv");
+    let head = ["head", data, "--device", "host", "--trace"];
+    said(&xlog(&[&head[..], &["/dev/null"]].concat()));
+    let null = fs::metadata("/dev/null").expect("it is still there");
+    assert!(null.file_type().is_char_device(), "and still what it was");
+    let (target, link) = (folder.path("real.json"), folder.path("link.json"));
+    fs::write(&target, "old").expect("a file");
+    symlink(&target, &link).expect("a link");
+    said(&xlog(&[&head[..], &[&link]].concat()));
+    assert!(fs::symlink_metadata(&link).expect("the link").is_symlink());
+    assert!(fs::read_to_string(&target).expect("the trace").starts_with('{'));
+}

@@ -59,6 +59,9 @@ struct State<R> {
     stopped: bool,
 }
 
+/// More than any machine has cores; a number from a command line can be anything.
+const MOST_THREADS: usize = 1024;
+
 impl<R: Send + 'static> Ordered<R> {
     /// Work for so many threads, which start when the first result is asked for. Each has a
     /// `worker` of its own.
@@ -67,7 +70,7 @@ impl<R: Send + 'static> Ordered<R> {
         S: JobSource,
         W: FnMut(S::Job) -> FileResult<R> + Send + 'static,
     {
-        let threads = threads.max(1);
+        let threads = threads.clamp(1, MOST_THREADS);
         let workers: Vec<W> = (0..threads).map(|_| worker()).collect();
         let shared = Arc::new(Shared {
             state: Mutex::new(State {

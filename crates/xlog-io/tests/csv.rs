@@ -42,6 +42,13 @@ fn what_is_empty_is_missing_and_what_is_quoted_is_text() {
     let mut spec = folder.file("n.csv", "a,b\nNA,1\n\"NA\",NA\nx,2\n");
     spec.csv.nulls = vec!["NA".into()];
     assert_eq!(read(&spec), Ok(table(&[&["-", "1"], &["NA", "-"], &["x", "2"]])));
+    // Of numbers too: what is quoted there is no missing value.
+    let mut spec = folder.file("m.csv", "a\n1\nNA\n\"NA\"\n");
+    spec.csv.nulls = vec!["NA".into()];
+    assert_eq!(read(&spec), Ok(table(&[&["1"], &["-"], &["NA"]])));
+    spec.types = vec![("a".into(), ColumnType::I64)];
+    let refusal = folder.says(&read(&spec).unwrap_err());
+    assert!(refusal.starts_with("m.csv, line 4, column a: "), "{refusal}");
 }
 
 #[test]

@@ -288,6 +288,9 @@ fn lines_of_json_are_refused_by_line_and_column() {
     );
     assert!(refusal("[{\"a\": 1}]").starts_with("t.jsonl: it starts with a list; JSON lines are"));
     assert!(refusal("\n").contains("it has no objects"));
+    // Half of a pair of surrogates is no text, and not the text it is written as either.
+    let half = refusal("{\"a\": \"x\"}\n{\"a\": \"\\ud800\"}\n");
+    assert!(half.starts_with("t.jsonl, line 2, column a: "), "{half}");
     let mut spec = folder.file("t.jsonl", "{\"a\": 1}\n{\"a\": 12345678901234567890123}\n");
     assert_eq!(read(&spec), Ok(table(&[&["1"], &["12345678901234567890123"]])));
     spec.types = vec![("a".into(), ColumnType::I64)];

@@ -11,7 +11,7 @@ use xlog_core::Access;
 use xlog_driver::BlockNote;
 
 /// A use that others may have to follow.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Prior {
     pub(crate) stream: u32,
     /// Its place in the log.
@@ -85,7 +85,9 @@ impl History {
         let mut priors = self.take_retired(start, end);
         let allocation = self.allocations.range(..=start).next_back();
         let birth = allocation.filter(|(_, (limit, _))| start < *limit).and_then(|(_, (_, b))| *b);
-        priors.extend(birth);
+        if let Some(prior) = birth {
+            add(&mut priors, prior);
+        }
         let range = Range { end, priors: priors.clone() };
         self.live.insert((start, note.generation), Live { block, start, range });
         self.live_at.insert(start, note.generation);
@@ -136,7 +138,9 @@ impl History {
             let Some(range) = overlaps.then(|| self.retired.remove(&at)).flatten() else {
                 continue;
             };
-            priors.extend(&range.priors);
+            for prior in &range.priors {
+                add(&mut priors, *prior);
+            }
             if range.end > end {
                 let priors = range.priors.clone();
                 self.retired.insert(end, Range { end: range.end, priors });
@@ -146,6 +150,14 @@ impl History {
             }
         }
         priors
+    }
+}
+
+/// Adds a use unless it is there: memory that was one block, then two, then one again has every use
+/// of it from both.
+fn add(priors: &mut Vec<Prior>, prior: Prior) {
+    if !priors.contains(&prior) {
+        priors.push(prior);
     }
 }
 
@@ -187,6 +199,21 @@ mod tests {
         assert_eq!(streams(history.handed_out(3, &note(1000, 50, 4))), [7]);
         assert_eq!(streams(history.handed_out(4, &note(1150, 50, 5))), [8]);
         assert!(history.handed_out(5, &note(1200, 50, 6)).is_empty());
+    }
+
+    #[test]
+    fn uses_do_not_multiply_when_memory_is_split_and_put_together() {
+        let birth = Prior { access: None, ..used(1, 0, Access::Read) };
+        let mut history = History::default();
+        history.allocated(0, 100, Some(birth));
+        let mut generation = 0;
+        for _ in 0..40 {
+            for (address, bytes) in [(0, 100), (0, 50), (50, 50)] {
+                generation += 1;
+                assert_eq!(history.handed_out(0, &note(address, bytes, generation)), [birth]);
+                history.taken_back(address, generation);
+            }
+        }
     }
 
     #[test]

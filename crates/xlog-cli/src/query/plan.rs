@@ -66,6 +66,11 @@ pub(super) fn run(command: &PlanCommand) -> Result<(), QueryError> {
         _ => FileError::from_io(name, "read", &error),
     })?;
     let plan = PlanFile::read(name, &text)?;
+    let files = plan.inputs.iter().flat_map(|input| &input.files);
+    if files.chain([&command.plan]).filter(|file| *file == "-").count() > 1 {
+        let message = "standard input can be one table, or the plan, and no more";
+        return Err(QueryError::Plan { message: message.to_owned() });
+    }
     let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(plan.inputs.len());
     for input in &plan.inputs {
         let options = InputOptions::of_plan(input)?;

@@ -277,3 +277,24 @@ fn little_memory_is_enough_for_what_streams_and_refused_for_what_does_not() {
     assert!(error.contains("would take about") && error.contains("--memory"), "{error}");
     assert_eq!(text(&output.stdout), "");
 }
+
+#[test]
+fn standard_input_is_read_once() {
+    let folder = Folder::new("stdin-once");
+    let input = "files = '-'\nformat = 'csv'\n";
+    let step = "[step.all]\nfrom = 'a'\nunion = 'b'\n";
+    let plan = folder.file("p.toml", format!("[input.a]\n{input}[input.b]\n{input}{step}"));
+    let output = run_with(&["run", &plan], "n\n1\n2\n");
+    let error = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{error}");
+    assert!(error.contains("standard input can be one table"), "{error}");
+}
+
+#[test]
+fn what_a_join_drops_cannot_overflow_in_its_filter() {
+    let folder = Folder::new("dropped");
+    let left = folder.file("l.csv", format!("k,v\n1,5\n2,{}\n", i64::MAX));
+    let right = folder.file("r.csv", "k,w\n1,x\n");
+    let join = ["join", &left, &right, "--on", "k", "--where", "v * 2 > 5", "--format", "csv"];
+    assert_eq!(said(&join), "k,v,w\n1,5,x\n");
+}

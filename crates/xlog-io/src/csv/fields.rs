@@ -54,16 +54,16 @@ impl Reading<'_> {
 
 /// The text a number, date or bool is read from: without quotes, and without space around it.
 pub(super) fn bare<'f>(reading: Reading<'_>, field: &'f [u8]) -> Option<Cow<'f, [u8]>> {
-    let text = match reading.is_quoted(field) {
-        true => reading.unquoted(field),
-        false if reading.is_null(field) => return None,
-        false => Cow::Borrowed(field),
-    };
-    let text = match text {
-        Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii()),
-        Cow::Owned(text) => Cow::Owned(text.trim_ascii().to_vec()),
-    };
-    (!reading.is_null(&text)).then_some(text)
+    if reading.is_quoted(field) {
+        let text = match reading.unquoted(field) {
+            Cow::Borrowed(text) => Cow::Borrowed(text.trim_ascii()),
+            Cow::Owned(text) => Cow::Owned(text.trim_ascii().to_vec()),
+        };
+        // In quotes, a text that stands for a missing value elsewhere is that text.
+        return (!text.is_empty()).then_some(text);
+    }
+    let text = field.trim_ascii();
+    (!reading.is_null(field) && !reading.is_null(text)).then_some(Cow::Borrowed(text))
 }
 
 /// One column of the rows of an index.

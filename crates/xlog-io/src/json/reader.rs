@@ -262,10 +262,12 @@ impl Column {
             // In a column of text, what is no string is the text it is written as.
             Builder::Text(column) => match text() {
                 Some(text) => column.push(text.as_bytes()),
+                None if bytes.starts_with(b"\"") => return Err(bad()),
                 None => column.push(bytes),
             },
             Builder::Dictionary(column) => match text() {
                 Some(text) => column.push(text.as_bytes()),
+                None if bytes.starts_with(b"\"") => return Err(bad()),
                 None => column.push(bytes),
             },
         }

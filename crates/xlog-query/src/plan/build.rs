@@ -464,6 +464,10 @@ fn fields_of(columns: &[(String, Expr)], schema: &Schema) -> QueryResult<Schema>
 
 /// The side of a join that a part of a filter can run on before it: left or right.
 fn side_of(part: &Expr, spec: &JoinSpec) -> Option<bool> {
+    // What overflows in a row that the join drops is no error.
+    if calculates(part) {
+        return None;
+    }
     let (mut left, mut right, mut any) = (true, true, false);
     columns_of(part, &mut |name| {
         any = true;
@@ -480,6 +484,16 @@ fn side_of(part: &Expr, spec: &JoinSpec) -> Option<bool> {
         (true, _) if !spec.kind.keeps_right() => Some(true),
         (_, true) if !spec.kind.keeps_left() => Some(false),
         _ => None,
+    }
+}
+
+/// Whether any part of an expression is calculated.
+fn calculates(expr: &Expr) -> bool {
+    match expr {
+        Expr::Column(_) | Expr::Literal(_) | Expr::Null(_) => false,
+        Expr::Compare(_, a, b) | Expr::And(a, b) | Expr::Or(a, b) => calculates(a) || calculates(b),
+        Expr::Not(a) | Expr::IsNull(a) | Expr::IsNotNull(a) | Expr::InList(a, _) => calculates(a),
+        _ => true,
     }
 }
 

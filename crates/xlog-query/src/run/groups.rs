@@ -153,6 +153,10 @@ impl<'g> Groups<'g> {
             if let Some(rest) = self.rows.rest(stream)? {
                 self.reduce(&rest, stream)?;
             }
+            // Whoever takes over may have nothing to merge it with.
+            if self.rows.tables() > 1 {
+                self.merge(stream)?;
+            }
             figures.push(self.rows.take(stream)?);
         }
         let mut distinct = Vec::with_capacity(self.distinct.len());
