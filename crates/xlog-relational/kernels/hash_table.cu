@@ -204,6 +204,17 @@ extern "C" __global__ void xlog_keys_pack_u64(const u64* __restrict__ column,
          has_extra, valid, n);
 }
 
+// Words whose hashes have nothing to do with those of the keys: rows that are split by them still
+// fill the whole of a table.
+extern "C" __global__ void xlog_keys_mix(const u64* __restrict__ keys, u64* __restrict__ mixed,
+                                         u64 n) {
+    const u64 step = static_cast<u64>(gridDim.x) * blockDim.x;
+    for (u64 i = static_cast<u64>(blockIdx.x) * blockDim.x + threadIdx.x; i < n; i += step) {
+        const u64 key = keys[i];
+        mixed[i] = (key ^ (key >> 32)) * 0x9e3779b97f4a7c15ull;
+    }
+}
+
 // slots[i] = the slot of key i, or kNoSlot for a row without a valid key. *full becomes 1 when a
 // key found no place within `farthest` slots; the slots are of no use then.
 extern "C" __global__ void __launch_bounds__(256)

@@ -1,12 +1,6 @@
 //! The host device behind the driver contract.
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
-    collections::HashMap,
-    fmt,
-    sync::Arc,
-    time::Instant,
-};
+use std::{collections::HashMap, fmt, sync::Arc, time::Instant};
 
 use parking_lot::Mutex;
 
@@ -14,6 +8,7 @@ use super::{
     fault::FaultCell,
     memory::HostMemory,
     operation::Operation,
+    pages::{self, PAGE},
     stamp::HostStamp,
     stream::{Entry, Place, StreamCore},
 };
@@ -25,9 +20,6 @@ use crate::{
 
 /// Memory of a host device where the machine does not tell how much it has.
 const DEFAULT_MEMORY: u64 = 16 << 30;
-
-/// Alignment of pinned memory: what is locked is pages.
-const PAGE: usize = 4096;
 
 /// The host device, in its parallel mode: as fast as the CPU allows.
 ///
@@ -46,7 +38,7 @@ const PAGE: usize = 4096;
 pub struct HostDriver {
     info: DeviceInfo,
     memory: Mutex<HostMemory>,
-    pinned: Mutex<HashMap<usize, Layout>>,
+    pinned: Mutex<HashMap<usize, usize>>,
     streams: Mutex<Vec<Arc<StreamCore>>>,
     fault: Arc<FaultCell>,
     watch: Option<Watch>,
@@ -406,26 +398,25 @@ impl Driver for HostDriver {
 
     fn allocate_pinned(&self, bytes: usize) -> DriverResult<*mut u8> {
         self.fault.check()?;
-        let layout = Layout::from_size_align(bytes.max(1), PAGE).ok();
         // Ordinary memory is as good as pinned here; zeroes keep its contents defined.
-        // SAFETY: the layout has at least one byte.
-        let pointer = layout.map(|layout| (unsafe { alloc_zeroed(layout) }, layout));
-        let Some((pointer, layout)) = pointer.filter(|(pointer, _)| !pointer.is_null()) else {
+        let size = bytes.max(1);
+        let pointer = pages::take(size, PAGE);
+        if pointer.is_null() {
             let message = format!("{bytes} bytes of pinned memory are not to be had");
             return Err(DriverError::new("allocate_pinned", DriverError::OUT_OF_MEMORY, message));
-        };
-        self.pinned.lock().insert(pointer as usize, layout);
+        }
+        self.pinned.lock().insert(pointer as usize, size);
         self.tell(|| DeviceCall::PinnedAllocated { address: pointer as u64, bytes });
         Ok(pointer)
     }
 
     unsafe fn free_pinned(&self, pointer: *mut u8) -> DriverResult<()> {
-        let Some(layout) = self.pinned.lock().remove(&(pointer as usize)) else {
+        let Some(size) = self.pinned.lock().remove(&(pointer as usize)) else {
             return Err(DriverError::new("free_pinned", 1, "not a pinned allocation"));
         };
         self.tell(|| DeviceCall::PinnedFreed { address: pointer as u64 });
-        // SAFETY: `allocate_pinned` got it with exactly this layout, and its entry is gone now.
-        unsafe { dealloc(pointer, layout) }
+        // SAFETY: `allocate_pinned` took it with this size, and its entry is gone now.
+        unsafe { pages::give_back(pointer, size, PAGE) }
         Ok(())
     }
 

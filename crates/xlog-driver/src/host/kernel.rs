@@ -9,7 +9,7 @@ use std::{fmt, marker::PhantomData};
 
 use bytemuck::Pod;
 
-use super::operation::Watched;
+use super::{operation::Watched, parts::Running};
 use crate::{Arguments, KernelDefinition, LaunchDims, ParameterKind};
 
 /// Why a kernel could not run to its end. The device is lost then, as a GPU would be.
@@ -63,7 +63,10 @@ impl HostKernel {
         watched: Option<Watched<'_>>,
     ) -> Result<(), KernelFault> {
         match watched {
-            None => (self.direct)(&KernelCall { definition, arguments, dims, policy: Direct(()) }),
+            None => {
+                let _running = Running::begin();
+                (self.direct)(&KernelCall { definition, arguments, dims, policy: Direct(()) })
+            }
             Some(watched) => (self.observed)(&KernelCall {
                 definition,
                 arguments,
@@ -271,6 +274,17 @@ impl<T: Pod, M: MemoryPolicy> Cells<'_, T, M> {
     }
 
     #[inline(always)]
+    fn prefetch(&self, index: usize) {
+        #[cfg(target_arch = "x86_64")]
+        if !M::WATCHED {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            let address = self.base.wrapping_add((index * size_of::<T>()) as u64);
+            // SAFETY: a hint; the processor leaves addresses that are nobody's alone.
+            unsafe { _mm_prefetch::<_MM_HINT_T0>(address as *const i8) }
+        }
+    }
+
+    #[inline(always)]
     fn set(&self, index: usize, value: T) {
         let address = self.address(index, 1);
         if self.policy.may_write(address, size_of::<T>()) {
@@ -331,6 +345,13 @@ impl<T: Pod, M: MemoryPolicy> Input<'_, T, M> {
     #[inline(always)]
     pub fn get(&self, index: usize) -> T {
         self.0.get(index)
+    }
+
+    /// Asks the processor for the value at `index` ahead of its use: of many values all over the
+    /// memory, later ones come while earlier ones are worked on. Reads nothing.
+    #[inline(always)]
+    pub fn prefetch(&self, index: usize) {
+        self.0.prefetch(index);
     }
 
     /// Copies the values from `start` on into `values`, in one go.

@@ -4,13 +4,12 @@
 //! out again at once on the stream that freed it, and elsewhere once that place is reached: the
 //! earliest the order allows, so that a missing wait meets recycled memory.
 
-use std::{
-    alloc::{Layout, alloc_zeroed, dealloc},
-    collections::HashMap,
-    sync::Arc,
-};
+use std::{collections::HashMap, sync::Arc};
 
-use super::stream::{Place, StreamCore};
+use super::{
+    pages,
+    stream::{Place, StreamCore},
+};
 use crate::{DriverError, DriverResult, MemoryInfo};
 
 /// Alignment of every allocation, as CUDA's.
@@ -48,8 +47,7 @@ impl HostMemory {
         if size as u64 > self.total - self.held {
             return Err(self.out_of_memory(bytes, call));
         }
-        // SAFETY: `layout` gives a non-zero size (`size_class` never answers zero).
-        let pointer = unsafe { alloc_zeroed(layout(size)) } as u64;
+        let pointer = pages::take(size, ALIGNMENT) as u64;
         if pointer == 0 {
             return Err(self.out_of_memory(bytes, call));
         }
@@ -114,8 +112,8 @@ impl HostMemory {
 
     fn release(&mut self, pointer: u64, size: usize) {
         self.held -= size as u64;
-        // SAFETY: `pointer` came from `alloc_zeroed` with this layout; its entry is gone by now.
-        unsafe { dealloc(pointer as *mut u8, layout(size)) }
+        // SAFETY: `pointer` was taken with this size; its entry is gone by now.
+        unsafe { pages::give_back(pointer as *mut u8, size, ALIGNMENT) }
     }
 
     fn out_of_memory(&self, bytes: usize, call: &'static str) -> DriverError {
@@ -151,11 +149,6 @@ pub(super) fn size_class(bytes: usize) -> Option<usize> {
     let bytes = bytes.max(1).checked_next_multiple_of(ALIGNMENT)?;
     let step = (bytes.checked_next_power_of_two()? / 8).max(ALIGNMENT);
     bytes.checked_next_multiple_of(step).filter(|size| *size <= isize::MAX as usize - ALIGNMENT)
-}
-
-fn layout(size: usize) -> Layout {
-    // SAFETY: the alignment is a power of two, and `size_class` keeps the size below the limit.
-    unsafe { Layout::from_size_align_unchecked(size, ALIGNMENT) }
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ mod fault;
 mod kernel;
 mod memory;
 mod operation;
+mod pages;
 mod parts;
 mod simulated;
 mod stamp;

@@ -4,7 +4,15 @@
 //! parts of its elements. As on a GPU, what two of them write must be different memory: an accessor
 //! forms no reference, so a race spoils values and nothing else.
 
-use std::{ops::Range, panic::resume_unwind, sync::OnceLock, thread};
+use std::{
+    ops::Range,
+    panic::resume_unwind,
+    sync::{
+        OnceLock,
+        atomic::{AtomicUsize, Ordering},
+    },
+    thread,
+};
 
 use super::{KernelCall, MemoryPolicy};
 
@@ -12,11 +20,13 @@ use super::{KernelCall, MemoryPolicy};
 const WORTH_A_THREAD: usize = 1 << 16;
 
 impl<M: MemoryPolicy> KernelCall<'_, M> {
-    /// How many threads the kernel may split its work over; 1 where it is watched. Its accessors
-    /// can be shared with them: threads that write keep to places of their own.
+    /// How many threads the kernel may split its work over: its share of the machine, as long as
+    /// other kernels run beside it; 1 where it is watched. Its accessors can be shared with them:
+    /// threads that write keep to places of their own.
     #[must_use]
     pub fn threads(&self) -> usize {
-        if M::WATCHED { 1 } else { processors() }
+        let running = RUNNING.load(Ordering::Relaxed).max(1);
+        if M::WATCHED { 1 } else { (processors() / running).max(1) }
     }
 
     /// How many threads work over `len` elements is worth. A watched kernel runs on one: the same
@@ -52,6 +62,25 @@ impl<M: MemoryPolicy> KernelCall<'_, M> {
             }
             answers
         })
+    }
+}
+
+/// Kernels that run on this machine right now, on whatever stream of whatever device.
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// A kernel that runs, until it is dropped.
+pub(super) struct Running(());
+
+impl Running {
+    pub(super) fn begin() -> Self {
+        RUNNING.fetch_add(1, Ordering::Relaxed);
+        Self(())
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -1,23 +1,64 @@
 //! Rows that are made fewer as they come: groups, and different rows.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use parking_lot::Mutex;
 use xlog_cuda::device_runtime::StreamId;
-use xlog_relational::{RelationalResult, Schema, Table, ops};
+use xlog_driver::DeviceKind;
+use xlog_relational::{
+    DataType, Engine, RelationalResult, Schema, Table,
+    exec::CancelToken,
+    ops::{self, Partitioned},
+};
 
 use super::{chain::all, schema::row_bytes};
-use crate::error::QueryResult;
+use crate::error::{QueryError, QueryResult};
 
 /// Tables of few rows that wait to be put together, at most.
 const MOST_TABLES: usize = 64;
+/// Parts that rows are split into.
+const PARTS: usize = 32;
+/// Rows from which on it pays to split them.
+const SPLIT_FROM: u64 = 1 << 20;
+
+/// Makes the rows of a table fewer.
+pub(super) trait Reduce: Sync {
+    /// Rows as they came.
+    fn first(&self, table: &Table, stream: StreamId) -> RelationalResult<Table>;
+
+    /// Rows that were made fewer before, of several tables.
+    fn again(&self, table: &Table, stream: StreamId) -> RelationalResult<Table>;
+}
+
+/// Leaves different rows.
+pub(super) struct Different;
+
+impl Reduce for Different {
+    fn first(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
+        ops::distinct(table, None, stream)
+    }
+
+    fn again(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
+        self.first(table, stream)
+    }
+}
+
+/// Who works on rows that all came: the streams of several threads.
+pub(super) struct Crew<'c> {
+    pub(super) streams: Vec<StreamId>,
+    pub(super) cancel: &'c CancelToken,
+}
 
 /// Makes rows fewer batch by batch if that makes them much fewer, and many at a time otherwise:
 /// where nearly every row is a group of its own, doing it twice is twice the work.
+///
+/// On the host, many rows are kept in parts by their keys, and each part is made fewer by itself:
+/// its groups are then in the processor's caches, and threads share the parts without anything to
+/// put together. A GPU is faster with all of them at once.
 #[derive(Debug)]
 pub(super) struct Accumulator {
-    /// Rows as they came.
-    raw: Vec<Table>,
+    kept: Kept,
     raw_rows: u64,
-    /// Rows made fewer; the same ones may be in several tables.
-    reduced: Vec<Table>,
     reduced_rows: u64,
     /// Rows there were when all of them were last put together.
     merged_rows: u64,
@@ -25,125 +66,220 @@ pub(super) struct Accumulator {
     eager: bool,
     /// Rows that are worked on at a time, at most.
     chunk_rows: u64,
+    /// The keys that rows are split by; none if they are not.
+    keys: Vec<String>,
 }
 
-/// Makes the rows of a table fewer. Doing so again, to several results together, is the same.
-pub(super) type Reduce<'r> = &'r mut dyn FnMut(&Table) -> RelationalResult<Table>;
+/// Rows that wait.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    /// Rows as they came, and those in parts.
+    raw: Vec<Table>,
+    split: Vec<Partitioned>,
+    /// Rows made fewer; the same ones may be in several tables.
+    reduced: Vec<Table>,
+}
 
 impl Accumulator {
-    pub(super) fn new(schema: &Schema, memory: u64) -> Self {
+    /// For rows of a schema of which those with equal `keys` become one.
+    pub(super) fn new<'k>(
+        engine: &Engine,
+        schema: &Schema,
+        keys: impl IntoIterator<Item = &'k str>,
+        memory: u64,
+    ) -> Self {
         let row = 3 * row_bytes(schema) + 96;
         let chunk_rows = (memory / 4 / row).clamp(1 << 10, 1 << 25);
+        let is_host = engine.runtime().device().info().kind == DeviceKind::Host;
+        let splits = |key: &&str| {
+            is_host && schema.field(key).is_ok_and(|field| field.data_type != DataType::Utf8)
+        };
+        let keys = keys.into_iter().filter(splits).map(str::to_owned).collect();
         Self {
-            raw: Vec::new(),
+            kept: Kept::default(),
             raw_rows: 0,
-            reduced: Vec::new(),
             reduced_rows: 0,
             merged_rows: 0,
             eager: true,
             chunk_rows,
+            keys,
         }
     }
 
-    /// Takes rows, where one function makes them fewer at first and again.
+    /// Takes rows.
     pub(super) fn push(
         &mut self,
         table: Table,
         stream: StreamId,
-        reduce: Reduce<'_>,
+        how: &dyn Reduce,
     ) -> QueryResult<()> {
-        if let Some(chunk) = self.chunk(table, stream)? {
-            let rows = chunk.rows();
-            let reduced = reduce(&chunk)?;
-            drop(chunk);
-            if self.add(rows, reduced) {
-                self.merge(stream, reduce)?;
+        if !self.eager {
+            return self.keep(table, stream, how);
+        }
+        let reduced = how.first(&table, stream)?;
+        if table.rows() > 4096 && reduced.rows() * 4 > table.rows() {
+            self.eager = false;
+            if self.kept.reduced.is_empty() {
+                return self.keep(table, stream, how);
+            }
+        }
+        self.add(reduced, stream, how)
+    }
+
+    /// Keeps rows as they came until there are as many as are worked on at a time.
+    fn keep(&mut self, table: Table, stream: StreamId, how: &dyn Reduce) -> QueryResult<()> {
+        self.raw_rows += table.rows();
+        self.kept.raw.push(table);
+        if self.raw_rows >= SPLIT_FROM.min(self.chunk_rows) {
+            self.split(stream)?;
+        }
+        if self.raw_rows < self.chunk_rows {
+            return Ok(());
+        }
+        let reduced = if self.kept.split.is_empty() {
+            let together = all(&self.kept.raw, stream)?;
+            self.kept.raw.clear();
+            how.first(&together, stream)?
+        } else {
+            let split = std::mem::take(&mut self.kept.split);
+            let alone = Crew { streams: vec![stream], cancel: &CancelToken::new() };
+            let tables = alone
+                .each_part(|part, stream| how.first(&part_of(&split, part, stream)?, stream))?;
+            all(&tables, stream)?
+        };
+        self.raw_rows = 0;
+        self.add(reduced, stream, how)
+    }
+
+    /// Puts rows as they came into the order of parts.
+    fn split(&mut self, stream: StreamId) -> QueryResult<()> {
+        if !self.keys.is_empty() {
+            for table in std::mem::take(&mut self.kept.raw) {
+                self.kept.split.push(parts_of(&table, &self.keys, stream)?);
             }
         }
         Ok(())
     }
 
-    /// Everything, made as few as it gets.
-    pub(super) fn finish(&mut self, stream: StreamId, reduce: Reduce<'_>) -> QueryResult<Table> {
-        if let Some(rest) = self.rest(stream)? {
-            let reduced = reduce(&rest)?;
-            self.add(rest.rows(), reduced);
-        }
-        if self.reduced.len() > 1 {
-            self.merge(stream, reduce)?;
-        }
-        all(&self.reduced, stream)
-    }
-
-    /// Takes rows as they came; answers those to be made fewer now.
-    pub(super) fn chunk(&mut self, table: Table, stream: StreamId) -> QueryResult<Option<Table>> {
-        if self.eager {
-            return Ok(Some(table));
-        }
-        self.raw_rows += table.rows();
-        self.raw.push(table);
-        if self.raw_rows < self.chunk_rows { Ok(None) } else { self.rest(stream) }
-    }
-
-    /// The rows as they came that nobody made fewer yet.
-    pub(super) fn rest(&mut self, stream: StreamId) -> QueryResult<Option<Table>> {
-        if self.raw.is_empty() {
-            return Ok(None);
-        }
-        let rest = all(&self.raw, stream)?;
-        self.raw.clear();
-        self.raw_rows = 0;
-        Ok(Some(rest))
-    }
-
-    /// Takes what became of `rows` rows; answers whether it is time to put results together.
-    pub(super) fn add(&mut self, rows: u64, reduced: Table) -> bool {
-        if rows > 4096 && reduced.rows() * 4 > rows {
-            self.eager = false;
-        }
+    /// Takes rows that were made fewer, and puts them together with others when it is time.
+    fn add(&mut self, reduced: Table, stream: StreamId, how: &dyn Reduce) -> QueryResult<()> {
         self.reduced_rows += reduced.rows();
-        if reduced.rows() > 0 || self.reduced.is_empty() {
-            self.reduced.push(reduced);
+        let tables = &mut self.kept.reduced;
+        if reduced.rows() > 0 || tables.is_empty() {
+            tables.push(reduced);
         }
         let most = self.chunk_rows.max(2 * self.merged_rows);
-        self.reduced.len() > 1 && (self.reduced_rows > most || self.reduced.len() >= MOST_TABLES)
+        if tables.len() > 1 && (self.reduced_rows > most || tables.len() >= MOST_TABLES) {
+            self.merge(stream, how)?;
+        }
+        Ok(())
     }
 
-    /// All results, which the caller makes one of.
-    pub(super) fn take(&mut self, stream: StreamId) -> QueryResult<Table> {
-        let table = all(&self.reduced, stream)?;
-        self.reduced.clear();
-        self.reduced_rows = 0;
-        Ok(table)
-    }
-
-    /// Takes over what others made fewer.
-    pub(super) fn absorb(&mut self, tables: Vec<Table>) {
-        self.reduced_rows += tables.iter().map(Table::rows).sum::<u64>();
-        self.reduced.extend(tables);
-    }
-
-    /// Takes back what the results were made to.
-    pub(super) fn put_back(&mut self, merged: Table) {
+    fn merge(&mut self, stream: StreamId, how: &dyn Reduce) -> QueryResult<()> {
+        let together = all(&self.kept.reduced, stream)?;
+        self.kept.reduced.clear();
+        let merged = how.again(&together, stream)?;
         self.merged_rows = merged.rows();
         self.reduced_rows = merged.rows();
-        self.reduced.push(merged);
-    }
-
-    /// How many tables of results there are.
-    pub(super) fn tables(&self) -> usize {
-        self.reduced.len()
-    }
-
-    fn merge(&mut self, stream: StreamId, reduce: Reduce<'_>) -> QueryResult<()> {
-        let together = self.take(stream)?;
-        let merged = reduce(&together)?;
-        self.put_back(merged);
+        self.kept.reduced.push(merged);
         Ok(())
+    }
+
+    /// Everything so far, for another to take over.
+    pub(super) fn take(&mut self, stream: StreamId, how: &dyn Reduce) -> QueryResult<Kept> {
+        if self.kept.reduced.len() > 1 {
+            self.merge(stream, how)?;
+        }
+        Ok(std::mem::take(&mut self.kept))
+    }
+
+    /// Takes over what another kept.
+    pub(super) fn absorb(&mut self, other: Kept) {
+        self.raw_rows += other.raw.iter().map(Table::rows).sum::<u64>();
+        self.raw_rows += other.split.iter().map(|split| split.table().rows()).sum::<u64>();
+        self.kept.raw.extend(other.raw);
+        self.kept.split.extend(other.split);
+        self.kept.reduced.extend(other.reduced);
+    }
+
+    /// Everything, made as few as it gets.
+    pub(super) fn finish(&mut self, crew: &Crew<'_>, how: &dyn Reduce) -> QueryResult<Table> {
+        let stream = crew.streams[0];
+        if self.raw_rows >= SPLIT_FROM || !self.kept.split.is_empty() {
+            self.split(stream)?;
+        }
+        let Kept { raw, split, reduced } = &mut self.kept;
+        if !split.is_empty() {
+            let before = reduced.drain(..).map(|table| parts_of(&table, &self.keys, stream));
+            let before: Vec<_> = before.collect::<QueryResult<_>>()?;
+            let tables = crew.each_part(|part, stream| {
+                let reduced = how.first(&part_of(split, part, stream)?, stream)?;
+                if before.is_empty() {
+                    return Ok(reduced);
+                }
+                let before = part_of(&before, part, stream)?;
+                how.again(&ops::concat(&[&reduced, &before], stream)?, stream)
+            })?;
+            return all(&tables, stream);
+        }
+        if !raw.is_empty() {
+            let together = all(raw, stream)?;
+            raw.clear();
+            reduced.push(how.first(&together, stream)?);
+        }
+        if reduced.len() > 1 {
+            self.merge(stream, how)?;
+        }
+        all(&self.kept.reduced, stream)
     }
 }
 
-/// Rows one behind the other.
-pub(super) fn stacked(tables: &[Table], stream: StreamId) -> QueryResult<Table> {
-    Ok(ops::concat(&tables.iter().collect::<Vec<_>>(), stream)?)
+impl Crew<'_> {
+    /// What `work` makes of each part, in their order. Threads take the next part when they are
+    /// done with one.
+    fn each_part(
+        &self,
+        work: impl Fn(usize, StreamId) -> RelationalResult<Table> + Sync,
+    ) -> QueryResult<Vec<Table>> {
+        let next = AtomicUsize::new(0);
+        let tables: Mutex<Vec<Option<Table>>> = Mutex::new(vec![None; PARTS]);
+        let run = |stream: StreamId| -> RelationalResult<()> {
+            loop {
+                let part = next.fetch_add(1, Ordering::Relaxed);
+                if part >= PARTS {
+                    return Ok(());
+                }
+                self.cancel.check()?;
+                // Somebody who failed leaves nothing to do for others.
+                let table =
+                    work(part, stream).inspect_err(|_| next.store(PARTS, Ordering::Relaxed))?;
+                tables.lock()[part] = Some(table);
+            }
+        };
+        let (own, others) = (self.streams[0], &self.streams[1..]);
+        std::thread::scope(|scope| {
+            let run = &run;
+            let running: Vec<_> =
+                others.iter().map(|stream| scope.spawn(move || run(*stream))).collect();
+            let mut done = run(own).map_err(QueryError::from);
+            for other in running {
+                let panicked = |_| Err(QueryError::plan("a worker panicked; please report it"));
+                let other = other.join().map_or_else(panicked, |ran| ran.map_err(QueryError::from));
+                done = done.and(other);
+            }
+            done
+        })?;
+        Ok(tables.into_inner().into_iter().flatten().collect())
+    }
+}
+
+/// A table in parts by the keys that rows are split by.
+fn parts_of(table: &Table, keys: &[String], stream: StreamId) -> QueryResult<Partitioned> {
+    let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+    Ok(ops::partition(table, &keys, PARTS, stream)?)
+}
+
+/// One part of several tables.
+fn part_of(split: &[Partitioned], part: usize, stream: StreamId) -> RelationalResult<Table> {
+    Partitioned::part(&split.iter().collect::<Vec<_>>(), part, stream)
 }

@@ -4,7 +4,7 @@ use xlog_relational::{Expr, RelationalError, RelationalResult, SortKey, Table, o
 
 use super::{
     Context,
-    accumulate::Accumulator,
+    accumulate::{Accumulator, Different, Kept},
     groups::{GroupParts, Groups},
     physical::{End, Pipeline, Stage},
     probe::ProbeState,
@@ -34,7 +34,7 @@ pub(super) enum Parts {
     /// Figures of groups, and different values.
     Groups(GroupParts),
     /// Different rows.
-    Rows(Vec<Table>),
+    Rows(Kept),
 }
 
 enum State<'c> {
@@ -80,9 +80,15 @@ impl<'c> Chain<'c> {
             End::Sort(keys) => EndState::Sort(Vec::new(), keys),
             End::First(keys, count) => EndState::First { best: None, keys, count: *count },
             End::Group { keys, aggregates } => {
-                EndState::Group(Box::new(Groups::new(keys, aggregates, &pipeline.schema, memory)))
+                let (engine, schema) = (context.engine, &pipeline.schema);
+                EndState::Group(Box::new(Groups::new(engine, keys, aggregates, schema, memory)))
             }
-            End::Distinct => EndState::Distinct(Accumulator::new(&pipeline.schema, memory)),
+            End::Distinct => {
+                let schema = &pipeline.schema;
+                let columns = schema.fields().iter().map(|field| field.name.as_str());
+                let rows = Accumulator::new(context.engine, schema, columns, memory);
+                EndState::Distinct(rows)
+            }
             End::Set { other, kind } => {
                 EndState::Set { tables: Vec::new(), other: tables[*other].clone(), kind: *kind }
             }
@@ -142,9 +148,7 @@ impl<'c> Chain<'c> {
                 });
             }
             EndState::Group(groups) => groups.push(table, stream)?,
-            EndState::Distinct(rows) => {
-                rows.push(table, stream, &mut |table| ops::distinct(table, None, stream))?;
-            }
+            EndState::Distinct(rows) => rows.push(table, stream, &Different)?,
             EndState::Write(writing) => return writing.write(&table),
         }
         Ok(true)
@@ -169,10 +173,7 @@ impl<'c> Chain<'c> {
         Ok(match &mut self.end {
             _ if !self.fed => None,
             EndState::Group(groups) => Some(Parts::Groups(groups.parts(stream)?)),
-            EndState::Distinct(rows) => {
-                let mut reduce = |table: &Table| ops::distinct(table, None, stream);
-                Some(Parts::Rows(vec![rows.finish(stream, &mut reduce)?]))
-            }
+            EndState::Distinct(rows) => Some(Parts::Rows(rows.take(stream, &Different)?)),
             _ => None,
         })
     }
@@ -182,7 +183,7 @@ impl<'c> Chain<'c> {
         self.fed = true;
         match (&mut self.end, parts) {
             (EndState::Group(groups), Parts::Groups(parts)) => groups.absorb(parts),
-            (EndState::Distinct(rows), Parts::Rows(tables)) => rows.absorb(tables),
+            (EndState::Distinct(rows), Parts::Rows(kept)) => rows.absorb(kept),
             // Only those two are worked on by several.
             _ => {}
         }
@@ -200,10 +201,8 @@ impl<'c> Chain<'c> {
                 ops::sort(&table, keys, stream)?
             }
             EndState::First { best, .. } => best.take().ok_or_else(nothing)?,
-            EndState::Group(groups) => groups.finish(stream)?,
-            EndState::Distinct(rows) => {
-                rows.finish(stream, &mut |table| ops::distinct(table, None, stream))?
-            }
+            EndState::Group(groups) => groups.finish(&self.context.crew()?)?,
+            EndState::Distinct(rows) => rows.finish(&self.context.crew()?, &Different)?,
             EndState::Set { tables, other, kind } => {
                 let table = all(tables, stream)?;
                 match *kind {

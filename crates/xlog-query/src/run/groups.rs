@@ -7,30 +7,36 @@
 
 use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
-    Aggregate, AggregateFunction, DataType, Expr, RelationalResult, Schema, Table, col, null, ops,
+    Aggregate, AggregateFunction, DataType, Engine, Expr, RelationalResult, Schema, Table, col,
+    null, ops,
 };
 
-use super::accumulate::{Accumulator, stacked};
+use super::accumulate::{Accumulator, Crew, Different, Kept, Reduce};
 use crate::error::QueryResult;
 
 /// Groups that are being made.
 pub(super) struct Groups<'g> {
-    keys: Vec<&'g str>,
     aggregates: &'g [Aggregate],
-    /// Columns before they are grouped; `None` if they are as they come.
-    prepared: Option<Vec<(String, Expr)>>,
-    /// Figures of a batch, and those that put such figures together.
-    partial: Vec<Aggregate>,
-    merging: Vec<Aggregate>,
+    figures: Figures<'g>,
     rows: Accumulator,
     /// Different values by their columns.
     distinct: Vec<(&'g str, Accumulator)>,
 }
 
+/// How rows become figures.
+struct Figures<'g> {
+    keys: Vec<&'g str>,
+    /// Columns before they are grouped; `None` if they are as they come.
+    prepared: Option<Vec<(String, Expr)>>,
+    /// Figures of a batch, and those that put such figures together.
+    partial: Vec<Aggregate>,
+    merging: Vec<Aggregate>,
+}
+
 /// Groups of some of the rows.
 pub(super) struct GroupParts {
-    figures: Vec<Table>,
-    distinct: Vec<Table>,
+    figures: Kept,
+    distinct: Vec<Kept>,
 }
 
 /// The name of a partial figure, which no column of a file has.
@@ -40,19 +46,24 @@ fn part_name(figure: usize, part: &str) -> String {
 
 impl<'g> Groups<'g> {
     pub(super) fn new(
+        engine: &Engine,
         keys: &'g [String],
         aggregates: &'g [Aggregate],
         schema: &Schema,
         memory: u64,
     ) -> Self {
         use AggregateFunction as F;
+        let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
+        let rows = || Accumulator::new(engine, schema, keys.iter().copied(), memory);
         let mut groups = Self {
-            keys: keys.iter().map(String::as_str).collect(),
             aggregates,
-            prepared: None,
-            partial: Vec::new(),
-            merging: Vec::new(),
-            rows: Accumulator::new(schema, memory),
+            rows: rows(),
+            figures: Figures {
+                keys: keys.clone(),
+                prepared: None,
+                partial: Vec::new(),
+                merging: Vec::new(),
+            },
             distinct: Vec::new(),
         };
         let mut prepared: Vec<(String, Expr)> =
@@ -82,86 +93,43 @@ impl<'g> Groups<'g> {
                     groups.part(F::Count, column, F::Sum, part_name(figure, "count "));
                 }
                 F::CountDistinct if groups.distinct.iter().all(|(own, _)| *own != column) => {
-                    groups.distinct.push((column, Accumulator::new(schema, memory)));
+                    groups.distinct.push((column, rows()));
                 }
                 _ => {}
             }
         }
-        groups.prepared = (prepared.len() > columns).then_some(prepared);
+        groups.figures.prepared = (prepared.len() > columns).then_some(prepared);
         groups
     }
 
     fn part(&mut self, of: AggregateFunction, column: &str, by: AggregateFunction, name: String) {
         let column = (of != AggregateFunction::CountRows).then(|| column.to_owned());
-        self.partial.push(Aggregate { function: of, column, name: name.clone() });
-        self.merging.push(Aggregate::of(by, name.clone()).named(name));
+        self.figures.partial.push(Aggregate { function: of, column, name: name.clone() });
+        self.figures.merging.push(Aggregate::of(by, name.clone()).named(name));
     }
 
     /// Whether there is anything to keep besides different values.
     fn has_figures(&self) -> bool {
-        self.distinct.is_empty() || !self.partial.is_empty()
+        self.distinct.is_empty() || !self.figures.partial.is_empty()
     }
 
     pub(super) fn push(&mut self, table: Table, stream: StreamId) -> QueryResult<()> {
         for (column, rows) in &mut self.distinct {
-            let pairs = table.select(&pair(&self.keys, column))?;
-            rows.push(pairs, stream, &mut |table| ops::distinct(table, None, stream))?;
+            let pairs = table.select(&pair(&self.figures.keys, column))?;
+            rows.push(pairs, stream, &Different)?;
         }
-        if self.has_figures()
-            && let Some(chunk) = self.rows.chunk(table, stream)?
-        {
-            self.reduce(&chunk, stream)?;
-        }
-        Ok(())
-    }
-
-    fn reduce(&mut self, chunk: &Table, stream: StreamId) -> QueryResult<()> {
-        let reduced = match &self.prepared {
-            None => self.grouped(chunk, &self.partial, stream)?,
-            Some(columns) => {
-                let columns: Vec<(&str, Expr)> =
-                    columns.iter().map(|(name, expr)| (name.as_str(), expr.clone())).collect();
-                self.grouped(&ops::project(chunk, &columns, stream)?, &self.partial, stream)?
-            }
-        };
-        if self.rows.add(chunk.rows(), reduced) {
-            self.merge(stream)?;
-        }
-        Ok(())
-    }
-
-    fn grouped(
-        &self,
-        table: &Table,
-        aggregates: &[Aggregate],
-        stream: StreamId,
-    ) -> RelationalResult<Table> {
-        ops::group_by(table, &self.keys, aggregates, stream)
-    }
-
-    fn merge(&mut self, stream: StreamId) -> QueryResult<()> {
-        let together = self.rows.take(stream)?;
-        let merged = self.grouped(&together, &self.merging, stream)?;
-        self.rows.put_back(merged);
-        Ok(())
-    }
-
-    /// Everything so far, made as few as it gets, for another to take over.
-    pub(super) fn parts(&mut self, stream: StreamId) -> QueryResult<GroupParts> {
-        let mut figures = Vec::new();
         if self.has_figures() {
-            if let Some(rest) = self.rows.rest(stream)? {
-                self.reduce(&rest, stream)?;
-            }
-            // Whoever takes over may have nothing to merge it with.
-            if self.rows.tables() > 1 {
-                self.merge(stream)?;
-            }
-            figures.push(self.rows.take(stream)?);
+            self.rows.push(table, stream, &self.figures)?;
         }
+        Ok(())
+    }
+
+    /// Everything so far, for another to take over.
+    pub(super) fn parts(&mut self, stream: StreamId) -> QueryResult<GroupParts> {
+        let figures = self.rows.take(stream, &self.figures)?;
         let mut distinct = Vec::with_capacity(self.distinct.len());
         for (_, rows) in &mut self.distinct {
-            distinct.push(rows.finish(stream, &mut |table| ops::distinct(table, None, stream))?);
+            distinct.push(rows.take(stream, &Different)?);
         }
         Ok(GroupParts { figures, distinct })
     }
@@ -170,33 +138,28 @@ impl<'g> Groups<'g> {
     pub(super) fn absorb(&mut self, parts: GroupParts) {
         self.rows.absorb(parts.figures);
         for ((_, rows), pairs) in self.distinct.iter_mut().zip(parts.distinct) {
-            rows.absorb(vec![pairs]);
+            rows.absorb(pairs);
         }
     }
 
-    pub(super) fn finish(&mut self, stream: StreamId) -> QueryResult<Table> {
+    pub(super) fn finish(&mut self, crew: &Crew<'_>) -> QueryResult<Table> {
+        let stream = crew.streams[0];
         let mut parts: Vec<Table> = Vec::new();
         if self.has_figures() {
-            if let Some(rest) = self.rows.rest(stream)? {
-                self.reduce(&rest, stream)?;
-            }
-            if self.rows.tables() > 1 {
-                self.merge(stream)?;
-            }
-            parts.push(self.rows.take(stream)?);
+            parts.push(self.rows.finish(crew, &self.figures)?);
         }
         for (column, rows) in &mut self.distinct {
-            let pairs = rows.finish(stream, &mut |table| ops::distinct(table, None, stream))?;
+            let pairs = rows.finish(crew, &Different)?;
             let name = distinct_name(column);
             let count = [Aggregate::count(*column).named(name)];
-            parts.push(ops::group_by(&pairs, &self.keys, &count, stream)?);
+            parts.push(ops::group_by(&pairs, &self.figures.keys, &count, stream)?);
         }
         let together = match &parts[..] {
             [only] => only.clone(),
             _ => self.side_by_side(&parts, stream)?,
         };
         let mut columns: Vec<(&str, Expr)> =
-            self.keys.iter().map(|key| (*key, col(*key))).collect();
+            self.figures.keys.iter().map(|key| (*key, col(*key))).collect();
         for (figure, aggregate) in self.aggregates.iter().enumerate() {
             let part = || col(part_name(figure, ""));
             let expr = match aggregate.function {
@@ -218,14 +181,14 @@ impl<'g> Groups<'g> {
         let mut figures: Vec<(usize, String, DataType)> = Vec::new();
         for (place, part) in parts.iter().enumerate() {
             for field in part.schema().fields() {
-                if !self.keys.contains(&field.name.as_str()) {
+                if !self.figures.keys.contains(&field.name.as_str()) {
                     figures.push((place, field.name.clone(), field.data_type));
                 }
             }
         }
         let mut wide = Vec::with_capacity(parts.len());
         for (place, part) in parts.iter().enumerate() {
-            let keys = self.keys.iter().map(|key| (*key, col(*key)));
+            let keys = self.figures.keys.iter().map(|key| (*key, col(*key)));
             let own = figures.iter().map(|(of, name, data_type)| {
                 let figure = if *of == place { col(name) } else { null(*data_type) };
                 (name.as_str(), figure)
@@ -235,7 +198,24 @@ impl<'g> Groups<'g> {
         }
         let largest: Vec<Aggregate> =
             figures.iter().map(|(_, name, _)| Aggregate::max(name).named(name)).collect();
-        Ok(self.grouped(&stacked(&wide, stream)?, &largest, stream)?)
+        let together = ops::concat(&wide.iter().collect::<Vec<_>>(), stream)?;
+        Ok(ops::group_by(&together, &self.figures.keys, &largest, stream)?)
+    }
+}
+
+impl Reduce for Figures<'_> {
+    fn first(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
+        let Some(columns) = &self.prepared else {
+            return ops::group_by(table, &self.keys, &self.partial, stream);
+        };
+        let columns: Vec<(&str, Expr)> =
+            columns.iter().map(|(name, expr)| (name.as_str(), expr.clone())).collect();
+        let prepared = ops::project(table, &columns, stream)?;
+        ops::group_by(&prepared, &self.keys, &self.partial, stream)
+    }
+
+    fn again(&self, table: &Table, stream: StreamId) -> RelationalResult<Table> {
+        ops::group_by(table, &self.keys, &self.merging, stream)
     }
 }
 

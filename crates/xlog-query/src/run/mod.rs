@@ -37,6 +37,7 @@ use crate::{
     error::{QueryError, QueryResult},
     plan::{LogicalPlan, Query},
 };
+use accumulate::Crew;
 use chain::{Chain, Parts};
 use physical::{Physical, Pipeline};
 
@@ -221,6 +222,19 @@ impl Context<'_> {
         Ok(())
     }
 
+    /// This worker and those beside it. Fewer streams than workers are fewer workers.
+    fn crew(&self) -> QueryResult<Crew<'_>> {
+        let mut streams = vec![self.stream];
+        if self.workers > 1 {
+            // Beside those of the plan itself.
+            let own = self.shared.options.streams;
+            let all = self.engine.worker_streams(own + self.workers - 1);
+            let all = all.map_err(RelationalError::from)?;
+            streams.extend(all.into_iter().skip(own));
+        }
+        Ok(Crew { streams, cancel: &self.shared.cancel })
+    }
+
     /// Takes turns with other workers at the rows of a scan; what those made becomes the chain's.
     fn work(
         &self,
@@ -229,13 +243,9 @@ impl Context<'_> {
         scan: &Mutex<scan::Scan<'_>>,
         chain: &mut Chain<'_>,
     ) -> QueryResult<()> {
-        // Beside those of the plan itself. Fewer streams than workers are fewer workers.
-        let own = self.shared.options.streams;
-        let streams = self.engine.worker_streams(own + self.workers - 1);
-        let mut streams = streams.map_err(RelationalError::from)?;
-        let streams = streams.split_off(own.min(streams.len()));
+        let Crew { streams, .. } = self.crew()?;
         let worked: QueryResult<Vec<Option<Parts>>> = std::thread::scope(|scope| {
-            let others: Vec<_> = streams
+            let others: Vec<_> = streams[1..]
                 .iter()
                 .map(|stream| {
                     scope.spawn(|| {

@@ -35,7 +35,12 @@ pub fn limit(table: &Table, offset: u64, count: u64, stream: StreamId) -> Relati
     Table::new(table.engine(), columns)
 }
 
-fn part(column: &Column, window: Range<usize>, stream: StreamId) -> RelationalResult<Column> {
+/// Some rows of a column.
+pub(super) fn part(
+    column: &Column,
+    window: Range<usize>,
+    stream: StreamId,
+) -> RelationalResult<Column> {
     let (engine, len) = (column.engine(), window.len());
     let values = if window.start == 0 && 2 * len >= column.len() {
         column.values().clone()

@@ -52,6 +52,8 @@ pub(in crate::primitives) trait HostKeys {
     fn read(&self, start: usize, keys: &mut [Self::Key]) {
         keys.iter_mut().enumerate().for_each(|(k, key)| *key = self.key(start + k));
     }
+    /// Asks for what [`same`](Self::same) reads of row `at`.
+    fn prefetch(&self, _at: usize) {}
     /// Its hash.
     fn hash(&self, key: Self::Key) -> u32;
     /// What an entry says of it.
@@ -112,6 +114,10 @@ impl<M: MemoryPolicy> HostKeys for Longs<'_, M> {
         let word = self.keys.get(at);
         let extra = self.extra.as_ref().map_or(0, |extra| extra.get(at));
         LongKey { word, extra, hashed: hash_long(word, extra) }
+    }
+    #[inline(always)]
+    fn prefetch(&self, at: usize) {
+        self.keys.prefetch(at);
     }
     #[inline(always)]
     fn hash(&self, key: LongKey) -> u32 {

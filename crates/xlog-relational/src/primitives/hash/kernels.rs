@@ -92,6 +92,36 @@ impl<Word: Pod + Into<u64>> KernelBody for Pack<Word> {
     }
 }
 
+/// Words whose hashes have nothing to do with those of the keys.
+pub(in crate::primitives) static MIX: KernelDefinition = KernelDefinition {
+    name: "xlog_keys_mix",
+    module: &MODULE,
+    parameters: &[
+        Parameter::input("keys", U64).counted_by(2),
+        Parameter::output("mixed", U64).counted_by(2),
+        Parameter::value("n", U64),
+    ],
+    host: HostKernel::of::<Mix>(),
+};
+
+struct Mix;
+
+impl KernelBody for Mix {
+    fn run<M: MemoryPolicy>(call: &KernelCall<'_, M>) -> Result<(), KernelFault> {
+        let n = length(call.value(2)?)?;
+        let (keys, mixed) = (call.input::<u64>(0, n)?, call.output::<u64>(1, n)?);
+        let mut words = Vec::new();
+        keys.for_each_piece(|start, piece| {
+            words.clear();
+            words.extend(
+                piece.iter().map(|key| (key ^ (key >> 32)).wrapping_mul(0x9e37_79b9_7f4a_7c15)),
+            );
+            mixed.write_from(start, &words);
+        });
+        Ok(())
+    }
+}
+
 /// The slot of each 32-bit key, inserted where it is new.
 pub(in crate::primitives) static INSERT_U32: KernelDefinition = KernelDefinition {
     name: "xlog_table_insert_u32",
@@ -264,9 +294,13 @@ impl<K: HostKeys, M: MemoryPolicy> Insertion<'_, K, M> {
             self.keys.read(start, &mut key[..span]);
             for k in 0..span {
                 first[k] = slot_of(self.keys.hash(key[k]), capacity);
+                self.entries.prefetch(first[k]);
             }
             for k in 0..span {
                 entry[k] = self.entries.get(first[k]);
+                if (entry[k] >> 32) as u32 == self.keys.tag(key[k]) {
+                    self.keys.prefetch(entry[k] as u32 as usize);
+                }
             }
             for k in 0..span {
                 found[k] = NO_SLOT;

@@ -7,7 +7,7 @@ use xlog_cuda::{
     memory::{SliceView, TrackedCudaSlice},
 };
 
-use super::{Absent, Memory, Table, check_rows, dims, kernels};
+use super::{Absent, Memory, TILE, Table, check_rows, dims, kernels};
 use crate::Engine;
 
 /// The words of a key column. Equal values have equal words: floats are normalised before.
@@ -153,6 +153,46 @@ pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
         packer.fold(columns, long)?;
     }
     Ok(packer.finish())
+}
+
+/// One word of 64 bits a row, made of as many columns as fit into it; a null is a zero. Equal keys
+/// have equal words, also in different tables, whether those miss values or not. The hashes of the
+/// words have nothing to do with those of the keys.
+pub(in crate::primitives) fn words_of_keys<'a>(
+    engine: &Engine,
+    stream: StreamId,
+    keys: &Keys<'a>,
+    absent: &Absent,
+) -> ResourceResult<Prepared<'a>> {
+    let rows = keys.rows;
+    let long = |column: &KeyColumn<'_>| matches!(column.words, KeyWords::U64(_));
+    let chosen: Vec<usize> = match keys.columns.iter().position(long) {
+        Some(column) => vec![column],
+        None => (0..keys.columns.len().min(2)).collect(),
+    };
+    let packed = match (&chosen[..], keys.columns[chosen[0]]) {
+        ([_], KeyColumn { words: KeyWords::U64(words), validity: None }) => Memory::Lent(words),
+        _ => {
+            let (purpose, mask) = (Purpose::Join, u32::MAX);
+            let mut packer =
+                Packer::new(engine, stream, [keys], false, purpose, absent, mask, false)?;
+            for (lane, column) in chosen.into_iter().enumerate() {
+                packer.add(column, lane as u32, lane == 0, NO_NULL_BIT)?;
+            }
+            Memory::Part(packer.keys, 0..rows as usize)
+        }
+    };
+    let mixed = engine.alloc::<u64>((rows as usize).max(1), stream, "mixed keys")?;
+    if rows > 0 {
+        engine
+            .launch(&kernels::MIX, stream)?
+            .input(&packed.view())
+            .output(&mixed)
+            .value(rows)
+            .launch(dims(engine, rows, TILE))?;
+    }
+    let keys = SideKeys::Longs { keys: Memory::Own(mixed), extra: None };
+    Ok(Prepared { keys, valid: None, values: None, used: None, rows })
 }
 
 /// Keys under construction: those of all sides one after the other, so that one table holds all.

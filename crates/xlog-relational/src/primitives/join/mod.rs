@@ -16,6 +16,8 @@ mod short;
 mod small;
 mod split;
 
+pub use split::{PARTS, PartRows, part_rows};
+
 use kernels::{control, kind};
 use xlog_cuda::{
     device_runtime::{ResourceError, ResourceResult, StreamId},

@@ -1,18 +1,54 @@
-//! Both sides in the order of parts.
+//! Rows in the order of parts: both sides of a join, or one table.
 
 use xlog_cuda::{
-    device_runtime::ResourceResult,
+    device_runtime::{ResourceResult, StreamId},
     launch::DeviceElement,
     memory::{SliceView, TrackedCudaSlice},
 };
 use xlog_driver::KernelDefinition;
 
-use super::{Plan, Sides, kernels};
-use crate::primitives::hash::{Memory, Prepared, SideKeys, dims};
+use super::{JoinKind, Plan, Sides, kernels};
+use crate::{
+    Engine,
+    primitives::hash::{Absent, Keys, Memory, Prepared, SideKeys, Tuning, dims, words_of_keys},
+};
 
 /// Rows a block sorts at a time.
 const WORDS_TILE: u64 = 4096;
 const LONGS_TILE: u64 = 2048;
+
+/// Parts that rows are split into.
+pub const PARTS: usize = 256;
+
+/// Row numbers in the order of the parts that their keys belong to.
+#[derive(Debug)]
+pub struct PartRows {
+    /// The row numbers.
+    pub rows: TrackedCudaSlice<u32>,
+    /// How many rows each of the [`PARTS`] parts has.
+    pub counts: Vec<u32>,
+}
+
+/// Which part each row belongs to, by a hash of its key. Rows with equal keys belong to the same
+/// part, also rows of other tables with keys of the same sizes. Nulls are equal to each other.
+///
+/// Waits for the device once, to learn how many rows each part has.
+pub fn part_rows(engine: &Engine, stream: StreamId, keys: &Keys<'_>) -> ResourceResult<PartRows> {
+    keys.check("the table")?;
+    let absent = Absent::new(engine, stream)?;
+    let side = words_of_keys(engine, stream, keys, &absent)?;
+    let tuning = Tuning::default();
+    let plan = Plan { engine, stream, kind: JoinKind::Inner, absent, tuning, emit_keys: false };
+    let (split, _) = plan.split(side)?;
+    match (split.values, split.used) {
+        (Some(Memory::Own(rows)), Some(Memory::Own(counts))) => {
+            let mut counts = counts.start_download(stream)?.wait()?;
+            counts.truncate(PARTS);
+            Ok(PartRows { rows, counts })
+        }
+        _ => Err("rows that are split have numbers and counts".into()),
+    }
+}
 
 impl Plan<'_> {
     pub(super) fn split_sides<'a>(&self, sides: Sides<'a>) -> ResourceResult<Sides<'a>> {
@@ -28,8 +64,8 @@ impl Plan<'_> {
         side: Prepared<'a>,
     ) -> ResourceResult<(Prepared<'a>, Option<Memory<'a, u32>>)> {
         let rows = side.rows;
-        let counts = self.zeroed::<u32>(257)?;
-        let cursors = self.zeroed::<u32>(256)?;
+        let counts = self.zeroed::<u32>(PARTS + 1)?;
+        let cursors = self.zeroed::<u32>(PARTS)?;
         let out_values = self.alloc::<u32>(rows)?;
         let keys = {
             let scatter = Scatter {

@@ -118,14 +118,11 @@ fn build<K: HostKeys, M: MemoryPolicy>(
     let mut first = [0usize; SPAN];
     for start in (0..count).step_by(SPAN) {
         let span = SPAN.min(count - start);
-        let mut near = 0;
         for k in 0..span {
             key[k] = keys.key(start + k);
             first[k] = slot_of(keys.hash(key[k]), capacity);
-            near |= entries.get(first[k]);
+            entries.prefetch(first[k]);
         }
-        // What was read warms the cache; the compiler must not find that nobody uses it.
-        std::hint::black_box(near);
         for k in 0..span {
             if !valid.get(start + k) {
                 continue;
@@ -355,13 +352,17 @@ impl<M: MemoryPolicy> Writer<'_, M> {
         let (mut out_keys, mut out_build, mut out_probe) = ([0; SPAN], [0; SPAN], [0; SPAN]);
         for start in (0..count).step_by(SPAN) {
             let span = SPAN.min(count - start);
-            let mut near = 0;
             for k in 0..span {
                 key[k] = probe.key(start + k);
                 first[k] = slot_of(probe.hash(key[k]), capacity);
-                near |= table.get(first[k]);
+                table.prefetch(first[k]);
             }
-            std::hint::black_box(near);
+            for k in 0..span {
+                let entry = table.get(first[k]);
+                if (entry >> 32) as u32 == probe.tag(key[k]) {
+                    build.prefetch(entry as u32 as usize);
+                }
+            }
             let mut taken = 0;
             for k in 0..span {
                 if !valid.get(start + k) {
