@@ -6,19 +6,22 @@ use parking_lot::Mutex;
 use xlog_cuda::device_runtime::StreamId;
 use xlog_driver::DeviceKind;
 use xlog_relational::{
-    DataType, Engine, RelationalResult, Schema, Table,
+    DataType, RelationalResult, Schema, Table,
     exec::CancelToken,
     ops::{self, Partitioned},
 };
 
-use super::{chain::all, schema::row_bytes};
+use super::{Context, chain::all, schema::row_bytes};
 use crate::error::{QueryError, QueryResult};
 
 /// Tables of few rows that wait to be put together, at most.
 const MOST_TABLES: usize = 64;
 /// Parts that rows are split into.
 const PARTS: usize = 32;
-/// Rows from which on it pays to split them.
+/// Rows of which more than a quarter that is left tells that nearly every row is a group of its
+/// own, and rows from which on it pays to split them; in half batches and in batches where somebody
+/// chose how large those are.
+const TELLING: u64 = 1 << 12;
 const SPLIT_FROM: u64 = 1 << 20;
 
 /// Makes the rows of a table fewer.
@@ -68,6 +71,8 @@ pub(super) struct Accumulator {
     chunk_rows: u64,
     /// The keys that rows are split by; none if they are not.
     keys: Vec<String>,
+    telling: u64,
+    split_from: u64,
 }
 
 /// Rows that wait.
@@ -83,14 +88,14 @@ pub(super) struct Kept {
 impl Accumulator {
     /// For rows of a schema of which those with equal `keys` become one.
     pub(super) fn new<'k>(
-        engine: &Engine,
+        context: &Context<'_>,
         schema: &Schema,
         keys: impl IntoIterator<Item = &'k str>,
-        memory: u64,
     ) -> Self {
         let row = 3 * row_bytes(schema) + 96;
-        let chunk_rows = (memory / 4 / row).clamp(1 << 10, 1 << 25);
-        let is_host = engine.runtime().device().info().kind == DeviceKind::Host;
+        let chunk_rows = (context.memory() / 4 / row).clamp(1 << 10, 1 << 25);
+        let is_host = context.engine.runtime().device().info().kind == DeviceKind::Host;
+        let batch = context.shared.options.batch_rows.map(|rows| rows as u64);
         let splits = |key: &&str| {
             is_host && schema.field(key).is_ok_and(|field| field.data_type != DataType::Utf8)
         };
@@ -103,6 +108,8 @@ impl Accumulator {
             eager: true,
             chunk_rows,
             keys,
+            telling: batch.map_or(TELLING, |rows| rows / 2),
+            split_from: batch.map_or(SPLIT_FROM, |rows| 4 * rows),
         }
     }
 
@@ -117,7 +124,7 @@ impl Accumulator {
             return self.keep(table, stream, how);
         }
         let reduced = how.first(&table, stream)?;
-        if table.rows() > 4096 && reduced.rows() * 4 > table.rows() {
+        if table.rows() > self.telling && reduced.rows() * 4 > table.rows() {
             self.eager = false;
             if self.kept.reduced.is_empty() {
                 return self.keep(table, stream, how);
@@ -130,7 +137,7 @@ impl Accumulator {
     fn keep(&mut self, table: Table, stream: StreamId, how: &dyn Reduce) -> QueryResult<()> {
         self.raw_rows += table.rows();
         self.kept.raw.push(table);
-        if self.raw_rows >= SPLIT_FROM.min(self.chunk_rows) {
+        if self.raw_rows >= self.split_from.min(self.chunk_rows) {
             self.split(stream)?;
         }
         if self.raw_rows < self.chunk_rows {
@@ -205,7 +212,7 @@ impl Accumulator {
     /// Everything, made as few as it gets.
     pub(super) fn finish(&mut self, crew: &Crew<'_>, how: &dyn Reduce) -> QueryResult<Table> {
         let stream = crew.streams[0];
-        if self.raw_rows >= SPLIT_FROM || !self.kept.split.is_empty() {
+        if self.raw_rows >= self.split_from || !self.kept.split.is_empty() {
             self.split(stream)?;
         }
         let Kept { raw, split, reduced } = &mut self.kept;

@@ -7,7 +7,7 @@ use super::{
     accumulate::{Accumulator, Different, Kept},
     groups::{GroupParts, Groups},
     physical::{End, Pipeline, Stage},
-    probe::ProbeState,
+    probe::{Build, ProbeState},
     schema::row_bytes,
     write::Writing,
 };
@@ -54,12 +54,27 @@ enum EndState<'c> {
     Write(Writing<'c>),
 }
 
+/// The tables that a pipeline's joins look rows up in, made once for all its workers.
+pub(super) fn builds(
+    context: &Context<'_>,
+    pipeline: &Pipeline,
+    tables: &[Table],
+) -> QueryResult<Vec<Build>> {
+    let probes = pipeline.stages.iter().filter_map(|stage| match stage {
+        Stage::Probe(probe) => Some(probe),
+        _ => None,
+    });
+    probes.map(|probe| Build::new(probe, &tables[probe.build], context.stream)).collect()
+}
+
 impl<'c> Chain<'c> {
     pub(super) fn new(
         context: &'c Context<'c>,
         pipeline: &'c Pipeline,
         tables: &[Table],
+        builds: &[Build],
     ) -> QueryResult<Self> {
+        let mut builds = builds.iter();
         let mut stages = Vec::with_capacity(pipeline.stages.len());
         for stage in &pipeline.stages {
             stages.push(match stage {
@@ -69,25 +84,24 @@ impl<'c> Chain<'c> {
                     State::Project(columns.collect())
                 }
                 Stage::Probe(probe) => {
-                    State::Probe(ProbeState::new(context, probe, &tables[probe.build])?)
+                    let build = builds.next().ok_or_else(nothing)?.clone();
+                    State::Probe(ProbeState::new(context, probe, build))
                 }
                 Stage::Limit { offset, count } => State::Limit { skip: *offset, left: *count },
             });
         }
-        let memory = context.memory();
         let end = match &pipeline.end {
             End::Collect => EndState::Collect(Vec::new()),
             End::Sort(keys) => EndState::Sort(Vec::new(), keys),
             End::First(keys, count) => EndState::First { best: None, keys, count: *count },
             End::Group { keys, aggregates } => {
-                let (engine, schema) = (context.engine, &pipeline.schema);
-                EndState::Group(Box::new(Groups::new(engine, keys, aggregates, schema, memory)))
+                let schema = &pipeline.schema;
+                EndState::Group(Box::new(Groups::new(context, keys, aggregates, schema)))
             }
             End::Distinct => {
                 let schema = &pipeline.schema;
                 let columns = schema.fields().iter().map(|field| field.name.as_str());
-                let rows = Accumulator::new(context.engine, schema, columns, memory);
-                EndState::Distinct(rows)
+                EndState::Distinct(Accumulator::new(context, schema, columns))
             }
             End::Set { other, kind } => {
                 EndState::Set { tables: Vec::new(), other: tables[*other].clone(), kind: *kind }

@@ -7,11 +7,13 @@
 
 use xlog_cuda::device_runtime::StreamId;
 use xlog_relational::{
-    Aggregate, AggregateFunction, DataType, Engine, Expr, RelationalResult, Schema, Table, col,
-    null, ops,
+    Aggregate, AggregateFunction, DataType, Expr, RelationalResult, Schema, Table, col, null, ops,
 };
 
-use super::accumulate::{Accumulator, Crew, Different, Kept, Reduce};
+use super::{
+    Context,
+    accumulate::{Accumulator, Crew, Different, Kept, Reduce},
+};
 use crate::error::QueryResult;
 
 /// Groups that are being made.
@@ -46,15 +48,14 @@ fn part_name(figure: usize, part: &str) -> String {
 
 impl<'g> Groups<'g> {
     pub(super) fn new(
-        engine: &Engine,
+        context: &Context<'_>,
         keys: &'g [String],
         aggregates: &'g [Aggregate],
         schema: &Schema,
-        memory: u64,
     ) -> Self {
         use AggregateFunction as F;
         let keys: Vec<&str> = keys.iter().map(String::as_str).collect();
-        let rows = || Accumulator::new(engine, schema, keys.iter().copied(), memory);
+        let rows = || Accumulator::new(context, schema, keys.iter().copied());
         let mut groups = Self {
             aggregates,
             rows: rows(),

@@ -40,6 +40,7 @@ use crate::{
 use accumulate::Crew;
 use chain::{Chain, Parts};
 use physical::{Physical, Pipeline};
+use probe::Build;
 
 /// Memory with which several may work on the same rows' groups.
 const PLENTY: u64 = 1 << 30;
@@ -187,8 +188,9 @@ impl Context<'_> {
     }
 
     fn run(&self, pipeline: &Pipeline, tables: &[Table]) -> QueryResult<Table> {
-        let mut chain = Chain::new(self, pipeline, tables)?;
-        let ran = self.feed(pipeline, tables, &mut chain).and_then(|()| chain.finish());
+        let builds = chain::builds(self, pipeline, tables)?;
+        let mut chain = Chain::new(self, pipeline, tables, &builds)?;
+        let ran = self.feed(pipeline, tables, &builds, &mut chain).and_then(|()| chain.finish());
         ran.map_err(|error| match error {
             QueryError::Relational(error) if error.is_out_of_memory() => {
                 chain.too_large(pipeline, error)
@@ -202,6 +204,7 @@ impl Context<'_> {
         &self,
         pipeline: &Pipeline,
         tables: &[Table],
+        builds: &[Build],
         chain: &mut Chain<'_>,
     ) -> QueryResult<()> {
         match &pipeline.origin {
@@ -216,7 +219,7 @@ impl Context<'_> {
             physical::Origin::Scan { source, columns } => {
                 let source = &self.shared.sources[*source];
                 let scan = Mutex::new(scan::Scan::open(self.shared, source, columns)?);
-                self.work(pipeline, tables, &scan, chain)?;
+                self.work(pipeline, (tables, builds), &scan, chain)?;
             }
         }
         Ok(())
@@ -239,7 +242,7 @@ impl Context<'_> {
     fn work(
         &self,
         pipeline: &Pipeline,
-        tables: &[Table],
+        (tables, builds): (&[Table], &[Build]),
         scan: &Mutex<scan::Scan<'_>>,
         chain: &mut Chain<'_>,
     ) -> QueryResult<()> {
@@ -250,7 +253,7 @@ impl Context<'_> {
                 .map(|stream| {
                     scope.spawn(|| {
                         let context = Context { stream: *stream, ..*self };
-                        let mut chain = Chain::new(&context, pipeline, tables)?;
+                        let mut chain = Chain::new(&context, pipeline, tables, builds)?;
                         context.drain(scan, &mut chain)?;
                         chain.into_parts()
                     })

@@ -1,31 +1,54 @@
 //! Joins with a table that is there as a whole, batch by batch.
 
-use xlog_relational::{JoinKind, Table, ops};
+use std::sync::Arc;
+
+use xlog_cuda::device_runtime::StreamId;
+use xlog_relational::{JoinKind, Table, ops, ops::JoinBuild};
 
 use super::{Context, chain::all, physical::Probe, schema::row_bytes};
 use crate::error::QueryResult;
 
+/// The side of a join that is there as a whole, shared by all who look it up.
+#[derive(Clone)]
+pub(super) enum Build {
+    /// Ready to be looked up by one batch after the other.
+    Ready(Arc<JoinBuild>),
+    /// Every call of the operator looks at the whole table again.
+    Whole(Table),
+}
+
+impl Build {
+    pub(super) fn new(probe: &Probe, table: &Table, stream: StreamId) -> QueryResult<Self> {
+        let table = side(table, probe, probe.builds_left)?;
+        let names = key_names(probe, probe.builds_left);
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let kind = probe.spec.kind;
+        match JoinBuild::new(&table, &names, kind, probe.builds_left, stream) {
+            Ok(Some(ready)) => Ok(Self::Ready(Arc::new(ready))),
+            Ok(None) => Ok(Self::Whole(table)),
+            // The operator takes as much; if that does not fit either, it says what would do.
+            Err(error) if error.is_out_of_memory() => Ok(Self::Whole(table)),
+            Err(error) => Err(error.into()),
+        }
+    }
+}
+
 /// A join that is under way.
 ///
-/// Every call of the operator looks at the whole table again, so rows of the other side are put
+/// Where every call of the operator looks at the whole table again, rows of the other side are put
 /// together until there are as many, as far as memory allows.
 pub(super) struct ProbeState<'c> {
     context: &'c Context<'c>,
     probe: &'c Probe,
-    build: Table,
+    build: Build,
     pending: Vec<Table>,
     rows: u64,
     joined: bool,
 }
 
 impl<'c> ProbeState<'c> {
-    pub(super) fn new(
-        context: &'c Context<'c>,
-        probe: &'c Probe,
-        build: &Table,
-    ) -> QueryResult<Self> {
-        let build = side(build, probe, probe.builds_left)?;
-        Ok(Self { context, probe, build, pending: Vec::new(), rows: 0, joined: false })
+    pub(super) fn new(context: &'c Context<'c>, probe: &'c Probe, build: Build) -> Self {
+        Self { context, probe, build, pending: Vec::new(), rows: 0, joined: false }
     }
 
     /// Takes rows; answers joined ones if there were enough.
@@ -50,10 +73,11 @@ impl<'c> ProbeState<'c> {
     }
 
     fn most_rows(&self, table: &Table) -> u64 {
-        let row = row_bytes(&table.schema()) + row_bytes(&self.build.schema()) + 32;
+        let Build::Whole(build) = &self.build else { return 1 };
+        let row = row_bytes(&table.schema()) + row_bytes(&build.schema()) + 32;
         let fitting = self.context.memory() / 8 / row;
         // Twice as many: looking at the whole table is a third of the work then.
-        self.build.rows().saturating_mul(2).min(fitting).max(1)
+        build.rows().saturating_mul(2).min(fitting).max(1)
     }
 
     fn join(&mut self) -> QueryResult<Table> {
@@ -61,17 +85,30 @@ impl<'c> ProbeState<'c> {
         let probed = all(&self.pending, stream)?;
         self.pending.clear();
         (self.rows, self.joined) = (0, true);
-        let spec = &self.probe.spec;
-        let names: Vec<(String, String)> = (0..spec.on.len())
-            .map(|key| (key_name(self.probe, true, key), key_name(self.probe, false, key)))
-            .collect();
-        let on: Vec<(&str, &str)> = names.iter().map(|(a, b)| (a.as_str(), b.as_str())).collect();
-        let (left, right) =
-            if self.probe.builds_left { (&self.build, &probed) } else { (&probed, &self.build) };
-        let joined = ops::hash_join(left, right, &on, spec.kind, stream)?;
+        let (spec, builds_left) = (&self.probe.spec, self.probe.builds_left);
+        let joined = match &self.build {
+            Build::Ready(build) => {
+                let names = key_names(self.probe, !builds_left);
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                build.join(&probed, &names, stream)?
+            }
+            Build::Whole(build) => {
+                let (left, right) = if builds_left { (build, &probed) } else { (&probed, build) };
+                let (of_left, of_right) =
+                    (key_names(self.probe, true), key_names(self.probe, false));
+                let on = of_left.iter().zip(&of_right);
+                let on: Vec<(&str, &str)> = on.map(|(a, b)| (a.as_str(), b.as_str())).collect();
+                ops::hash_join(left, right, &on, spec.kind, stream)?
+            }
+        };
         let outputs = spec.left.iter().chain(&spec.right).map(|(_, output)| output.as_str());
         Ok(joined.select(&outputs.collect::<Vec<_>>())?)
     }
+}
+
+/// What the keys of one side are called while the join runs.
+fn key_names(probe: &Probe, of_left: bool) -> Vec<String> {
+    (0..probe.spec.on.len()).map(|key| key_name(probe, of_left, key)).collect()
 }
 
 /// What a key is called while the join runs: as in the result, or by a name that no column has.

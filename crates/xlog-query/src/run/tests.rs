@@ -409,6 +409,48 @@ proptest! {
 }
 
 /// An engine whose budget is that many bytes, and the options for it.
+/// Keys of which the first come often and the others once or twice, some of them missing, so that
+/// batches are made fewer at first, and then kept in parts.
+fn rarer_and_rarer(rows: usize) -> Relation {
+    let key = |row: usize| match row {
+        _ if row % 50 == 49 => None,
+        _ if row < rows / 4 => Some(Scalar::I64(row as i64 % 3)),
+        _ => Some(Scalar::I64((row as i64 * 7919) % (rows as i64 / 2) - 40)),
+    };
+    let other = |row: usize| (row % 31 != 0).then_some(Scalar::U32(row as u32 % 11));
+    let column = |name: &str, data_type, value: &dyn Fn(usize) -> Option<Scalar>| {
+        HostColumn::new(Field::new(name, data_type), (0..rows).map(value).collect())
+    };
+    Relation::new(vec![
+        column("key", DataType::I64, &key),
+        column("value", DataType::U32, &other),
+        column("real", DataType::F64, &|row| Some(Scalar::F64(row as f64 / 4.0))),
+    ])
+    .unwrap()
+}
+
+#[test]
+fn many_groups_are_made_part_by_part() {
+    let table = rarer_and_rarer(6000);
+    let figures = [
+        Aggregate::sum("value").named("s"),
+        Aggregate::mean("value").named("m"),
+        Aggregate::max("real").named("x"),
+        Aggregate::count_rows().named("c"),
+        Aggregate::of(xlog_relational::AggregateFunction::CountDistinct, "value").named("d"),
+    ];
+    let expected = reference::group_by(&table, &["key"], &figures).unwrap();
+    let group = "[step.all]\nfrom = 't'\ngroup = 'key'\nagg = 'sum(value) as s, mean(value) as m, \
+                 max(real) as x, count(*) as c, count(distinct value) as d'";
+    let distinct = "[step.all]\nfrom = 't'\ndistinct = true";
+    for batch_rows in [40, 333, 2000, 6000] {
+        let found = result_of(group, &[("t", &table)], Some(batch_rows)).unwrap();
+        assert!(nearly(&found, &expected), "batches of {batch_rows}");
+        let found = result_of(distinct, &[("t", &table)], Some(batch_rows)).unwrap();
+        assert!(found.same_rows(&reference::distinct(&table)), "batches of {batch_rows}");
+    }
+}
+
 fn small(memory: usize) -> (Engine, RunOptions) {
     let device = Arc::new(CudaDevice::host());
     // A limit of its own: that of the device is every test's.
@@ -423,13 +465,15 @@ fn more_rows_than_fit_are_filtered_and_grouped_and_a_sort_is_refused_with_what_i
     let rows = 400_000;
     let numbers = (0..rows).map(|n| Some(Scalar::I64(n * 7919 % rows))).collect();
     let keys = (0..rows).map(|n| Some(Scalar::I64(n % 10))).collect();
+    let more = (0..rows).map(|n| Some(Scalar::I64(n * 31 % 4000))).collect();
     let table = Relation::new(vec![
+        HostColumn { field: Field::new("more", DataType::I64), values: more },
         HostColumn { field: Field::new("n", DataType::I64), values: numbers },
         HostColumn { field: Field::new("k", DataType::I64), values: keys },
     ])
     .unwrap();
     let run_in = |text: &str| {
-        // The table takes 6.4 MB.
+        // The table takes 9.6 MB.
         let (engine, options) = small(4 << 20);
         let sources = [source("orders", &table, 10_000)];
         let sink = MemorySink::default();
@@ -442,6 +486,10 @@ fn more_rows_than_fit_are_filtered_and_grouped_and_a_sort_is_refused_with_what_i
     assert_eq!(counted.relation().row(0), [Some(Scalar::U64(rows as u64 / 2))]);
     let grouped = run_in(&format!("{FROM}group = 'k'\nagg = 'sum(n) as s'")).unwrap();
     assert_eq!(grouped.relation().rows(), 10);
+    // Every batch has most of the groups, so that none is made much fewer by itself.
+    let figures = "agg = 'count(*) as c, sum(n) as s, max(k) as k'";
+    let grouped = run_in(&format!("{FROM}group = 'more'\n{figures}")).unwrap().relation();
+    assert_eq!((grouped.rows(), &grouped.row(7)[1]), (4000, &Some(Scalar::U64(100))));
     let error = run_in(&format!("{FROM}sort = 'n'")).err().unwrap();
     let QueryError::TooLarge { needed, budget, .. } = &error else { panic!("{error}") };
     assert!(*needed > *budget && *budget == 4 << 20, "{error}");

@@ -13,7 +13,7 @@ use crate::{
     column::{Column, ColumnParts, Values},
     error::{RelationalError, RelationalResult},
     join_kind::JoinKind,
-    primitives::{self, Keys, Tuning, inner_join_payloads_tuned, join_tuned},
+    primitives::{self, JoinRows, Keys, Tuning, inner_join_payloads_tuned, join_tuned},
     table::Table,
     types::{DataType, Schema},
 };
@@ -73,7 +73,7 @@ pub fn hash_join_tuned(
 }
 
 /// A join that can be run.
-struct Join<'j> {
+pub(super) struct Join<'j> {
     left: &'j Table,
     right: &'j Table,
     keys: Vec<(&'j str, &'j str)>,
@@ -87,7 +87,7 @@ struct Join<'j> {
 type SingleWords<'j> = [SliceView<'j, u32>; 2];
 
 impl<'j> Join<'j> {
-    fn checked(
+    pub(super) fn checked(
         left: &'j Table,
         right: &'j Table,
         on: &[(&'j str, &'j str)],
@@ -135,7 +135,7 @@ impl<'j> Join<'j> {
     }
 
     /// Bytes that a join in which every row has one partner takes, beside its inputs.
-    fn needed(&self) -> u64 {
+    pub(super) fn needed(&self) -> u64 {
         let (build, probe) = match self.builds_left() {
             true => (self.left.rows(), self.right.rows()),
             false => (self.right.rows(), self.left.rows()),
@@ -214,6 +214,17 @@ impl<'j> Join<'j> {
         let builds_left = self.builds_left();
         let (build, probe) = if builds_left { (&left, &right) } else { (&right, &left) };
         let rows = join_tuned(engine, stream, by_probe(self.kind), build, probe, self.tuning)?;
+        self.table_of(&rows, builds_left, stream)
+    }
+
+    /// The columns of both sides by row numbers.
+    pub(super) fn table_of(
+        &self,
+        rows: &JoinRows,
+        builds_left: bool,
+        stream: StreamId,
+    ) -> RelationalResult<Table> {
+        let engine = self.left.engine();
         host_count(rows.count, "rows of the join")?;
         let (left, right) = match builds_left {
             true => (rows.build.as_ref(), Some(&rows.probe)),
@@ -293,7 +304,7 @@ fn are_words_alike(left: &Column, right: &Column) -> bool {
 }
 
 /// The kind of join whose probe side is the left table, or the right one of a right join.
-fn by_probe(kind: JoinKind) -> primitives::JoinKind {
+pub(super) fn by_probe(kind: JoinKind) -> primitives::JoinKind {
     match kind {
         JoinKind::Inner => primitives::JoinKind::Inner,
         JoinKind::Left | JoinKind::Right => primitives::JoinKind::Left,

@@ -50,12 +50,14 @@ pub(super) fn validity(column: &Column) -> Option<&Arc<TrackedCudaSlice<u32>>> {
 }
 
 /// Words of one size, shared with a column or made from it.
+#[derive(Debug)]
 pub(super) enum Words {
     Short(Arc<TrackedCudaSlice<u32>>),
     Long(Arc<TrackedCudaSlice<u64>>),
 }
 
 /// One key column, as words.
+#[derive(Debug)]
 pub(super) struct Key {
     pub(super) words: Words,
     validity: Option<Arc<TrackedCudaSlice<u32>>>,

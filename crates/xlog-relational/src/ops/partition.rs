@@ -6,8 +6,10 @@ use super::{
     concat::concat_windows,
     keys::{Key, refuse_too_many},
     rows::take_rows,
+    sizes::row_bytes,
 };
 use crate::{
+    column::Column,
     error::{RelationalError, RelationalResult},
     primitives::{Keys, PARTS, part_rows},
     table::Table,
@@ -80,7 +82,20 @@ pub fn partition(
     if table.rows() == 0 {
         return Ok(Partitioned { table: table.clone(), starts: vec![0; parts + 1] });
     }
-    let keys = Key::all(columns, stream)?;
+    split(table, &columns, parts, stream).map_err(|error| {
+        // The rows once more, the words of their keys, and their numbers.
+        let needed = table.rows().saturating_mul(row_bytes(table) + 20);
+        error.needing(&format!("{parts} parts of {} rows", table.rows()), Some(needed))
+    })
+}
+
+fn split(
+    table: &Table,
+    columns: &[&Column],
+    parts: usize,
+    stream: StreamId,
+) -> RelationalResult<Partitioned> {
+    let keys = Key::all(columns.iter().copied(), stream)?;
     let columns = Key::columns(&keys);
     let keys = Keys { columns: &columns, rows: table.rows() };
     let split = part_rows(table.engine(), stream, &keys)?;

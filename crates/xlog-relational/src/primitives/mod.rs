@@ -24,7 +24,7 @@ pub(crate) use group::Grouping;
 pub use group::{Aggregate, AggregateWords, Groups, Values, group_by, group_by_tuned};
 pub use hash::{KeyColumn, KeyWords, Keys, Tuning};
 pub use join::{
-    JoinKind, JoinRows, JoinedPayloads, NO_ROW, PARTS, PartRows, inner_join_payloads,
+    BuiltSide, JoinKind, JoinRows, JoinedPayloads, NO_ROW, PARTS, PartRows, inner_join_payloads,
     inner_join_payloads_tuned, join, join_tuned, part_rows,
 };
 pub use pending::{Pending, PendingCount};

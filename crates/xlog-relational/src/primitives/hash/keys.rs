@@ -73,6 +73,19 @@ pub(in crate::primitives) enum SideKeys<'a> {
     Longs { keys: Memory<'a, u64>, extra: Option<Memory<'a, u32>> },
 }
 
+impl SideKeys<'_> {
+    /// Whether keys of two sides can be compared.
+    pub(in crate::primitives) fn are_like(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Words(_), Self::Words(_)) => true,
+            (Self::Longs { extra: own, .. }, Self::Longs { extra, .. }) => {
+                own.is_some() == extra.is_some()
+            }
+            _ => false,
+        }
+    }
+}
+
 /// One side of an operator, ready to be hashed.
 pub(in crate::primitives) struct Prepared<'a> {
     pub(in crate::primitives) keys: SideKeys<'a>,
@@ -120,39 +133,101 @@ pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
     let nulls = sides.iter().any(|side| side.columns.iter().any(|c| c.validity.is_some()));
     let counted_nulls = purpose == Purpose::Group && nulls;
     if columns == 1 && !counted_nulls {
-        return Ok(sides.map(|side| {
-            let column = side.columns[0];
-            Prepared {
-                keys: match column.words {
-                    KeyWords::U32(words) => SideKeys::Words(Memory::Lent(words)),
-                    KeyWords::U64(words) => {
-                        SideKeys::Longs { keys: Memory::Lent(words), extra: None }
-                    }
-                },
-                valid: column.validity.map(Memory::Lent),
-                values: None,
-                used: None,
-                rows: side.rows,
-            }
-        }));
+        return Ok(sides.map(|side| Prepared::of(side.columns[0], side.rows)));
     }
-    let lanes: u32 = (0..columns).map(|c| if long(c) { 2 } else { 1 }).sum();
-    let at_once = lanes <= if counted_nulls { 2 } else { 3 };
+    let lanes = lanes(sides[0]);
+    let at_once = lanes <= if counted_nulls { 2 } else { MOST_LANES };
     let has_extra = counted_nulls || at_once && lanes > 2;
     let mut packer = Packer::new(engine, stream, sides, nulls, purpose, absent, mask, has_extra)?;
     if at_once {
-        // 64-bit columns first: they fill the first two lanes.
-        let mut order: Vec<_> = (0..columns).collect();
-        order.sort_by_key(|&c| !long(c));
-        let mut lane = 0;
-        for (step, c) in order.into_iter().enumerate() {
-            packer.add(c, lane, step == 0, step as u32)?;
-            lane += if long(c) { 2 } else { 1 };
-        }
+        packer.add_all()?;
     } else {
         packer.fold(columns, long)?;
     }
     Ok(packer.finish())
+}
+
+/// Words of 32 bits that a key without folding has at most.
+const MOST_LANES: u32 = 3;
+
+/// How many words of 32 bits a key has.
+fn lanes(keys: &Keys<'_>) -> u32 {
+    let lanes = |column: &KeyColumn<'_>| match column.words {
+        KeyWords::U32(_) => 1,
+        KeyWords::U64(_) => 2,
+    };
+    keys.columns.iter().map(lanes).sum()
+}
+
+/// The keys of one side of a join, comparable with those of any other side that was prepared like
+/// this. `None` for keys that only both sides together can be made comparable for.
+pub(in crate::primitives) fn prepare_alone<'a>(
+    engine: &Engine,
+    stream: StreamId,
+    side: &Keys<'a>,
+    absent: &Absent,
+    mask: u32,
+) -> ResourceResult<Option<Prepared<'a>>> {
+    if let [column] = side.columns {
+        return Ok(Some(Prepared::of(*column, side.rows)));
+    }
+    let lanes = lanes(side);
+    if lanes > MOST_LANES {
+        return Ok(None);
+    }
+    let nulls = side.columns.iter().any(|column| column.validity.is_some());
+    let (purpose, has_extra) = (Purpose::Join, lanes > 2);
+    let mut packer = Packer::new(engine, stream, [side], nulls, purpose, absent, mask, has_extra)?;
+    packer.add_all()?;
+    let [prepared] = packer.finish();
+    Ok(Some(prepared))
+}
+
+impl<'a> Prepared<'a> {
+    /// Keys of one column, as they are.
+    fn of(column: KeyColumn<'a>, rows: u64) -> Self {
+        let keys = match column.words {
+            KeyWords::U32(words) => SideKeys::Words(Memory::Lent(words)),
+            KeyWords::U64(words) => SideKeys::Longs { keys: Memory::Lent(words), extra: None },
+        };
+        Self { keys, valid: column.validity.map(Memory::Lent), values: None, used: None, rows }
+    }
+
+    /// What was made of a table's columns; `None` if they are keys as they are.
+    pub(in crate::primitives) fn into_own(self) -> Option<Prepared<'static>> {
+        let keys = match self.keys {
+            SideKeys::Longs { keys, extra } => {
+                let extra = match extra {
+                    Some(extra) => Some(extra.into_own()?),
+                    None => None,
+                };
+                SideKeys::Longs { keys: keys.into_own()?, extra }
+            }
+            SideKeys::Words(keys) => SideKeys::Words(keys.into_own()?),
+        };
+        let valid = match self.valid {
+            Some(valid) => Some(valid.into_own()?),
+            None => None,
+        };
+        Some(Prepared { keys, valid, values: None, used: None, rows: self.rows })
+    }
+
+    /// The same, lent.
+    pub(in crate::primitives) fn lent(&self) -> Prepared<'_> {
+        Prepared {
+            keys: match &self.keys {
+                SideKeys::Words(keys) => SideKeys::Words(Memory::Lent(keys.view())),
+                SideKeys::Longs { keys, extra } => {
+                    let extra = extra.as_ref().map(|extra| Memory::Lent(extra.view()));
+                    SideKeys::Longs { keys: Memory::Lent(keys.view()), extra }
+                }
+            },
+            valid: self.valid.as_ref().map(|bits| Memory::Lent(bits.view())),
+            values: self.values.as_ref().map(|values| Memory::Lent(values.view())),
+            used: self.used.as_ref().map(|used| Memory::Lent(used.view())),
+            rows: self.rows,
+        }
+    }
 }
 
 /// One word of 64 bits a row, made of as many columns as fit into it; a null is a zero. Equal keys
@@ -275,6 +350,20 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         Ok(())
     }
 
+    /// Adds all columns, each in lanes of its own.
+    fn add_all(&mut self) -> ResourceResult<()> {
+        // 64-bit columns first: they fill the first two lanes.
+        let long = |c: &usize| matches!(self.sides[0].columns[*c].words, KeyWords::U64(_));
+        let (longs, words): (Vec<_>, Vec<_>) = (0..self.sides[0].columns.len()).partition(long);
+        let starts = longs.iter().map(|c| (*c, 2)).chain(words.iter().map(|c| (*c, 1)));
+        let mut lane = 0;
+        for (step, (c, width)) in starts.enumerate() {
+            self.add(c, lane, step == 0, step as u32)?;
+            lane += width;
+        }
+        Ok(())
+    }
+
     /// Adds slots of all sides in a lane.
     fn add_slots(
         &mut self,
@@ -388,7 +477,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         Ok(())
     }
 
-    fn finish(self) -> [Prepared<'a>; SIDES] {
+    fn finish<'f>(self) -> [Prepared<'f>; SIDES] {
         let mut index = 0;
         let (starts, sides) = (self.starts, self.sides);
         let dropped = self.purpose == Purpose::Join && self.nulls;

@@ -19,6 +19,15 @@ pub(in crate::primitives) enum Memory<'a, T> {
 }
 
 impl<T: Pod> Memory<'_, T> {
+    /// The same for as long as one likes, unless it was lent.
+    pub(in crate::primitives) fn into_own(self) -> Option<Memory<'static, T>> {
+        match self {
+            Self::Lent(_) => None,
+            Self::Own(slice) => Some(Memory::Own(slice)),
+            Self::Part(slice, range) => Some(Memory::Part(slice, range)),
+        }
+    }
+
     pub(in crate::primitives) fn view(&self) -> SliceView<'_, T> {
         match self {
             Self::Lent(view) => *view,

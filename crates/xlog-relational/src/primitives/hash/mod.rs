@@ -15,7 +15,7 @@ pub use keys::{KeyColumn, KeyWords, Keys};
 pub(super) use {
     first_rows::{FirstRows, ONE_BLOCK, SmallKey, long_keys, word_keys},
     host::{Bits, HostKeys, Longs, SPAN, Words, count_of, length, slot_after, slot_of},
-    keys::{Prepared, Purpose, SideKeys, prepare, words_of_keys},
+    keys::{Prepared, Purpose, SideKeys, prepare, prepare_alone, words_of_keys},
     memory::{Absent, Memory},
     pairs::Pairs,
 };

@@ -10,12 +10,14 @@
 //! tables are not small, because that is learnt at the same moment. The order of the output rows is
 //! not specified, and differs from run to run.
 
+mod built;
 mod kernels;
 mod long;
 mod short;
 mod small;
 mod split;
 
+pub use built::BuiltSide;
 pub use split::{PARTS, PartRows, part_rows};
 
 use kernels::{control, kind};

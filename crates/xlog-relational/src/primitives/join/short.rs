@@ -3,11 +3,22 @@
 use xlog_cuda::{device_runtime::ResourceResult, memory::TrackedCudaSlice};
 
 use super::{JoinKind, Output, Plan, Sides, kernels};
-use crate::primitives::hash::{SideKeys, TILE, Table, dims};
+use crate::primitives::hash::{Prepared, SideKeys, TILE, Table, dims};
 
 impl Plan<'_> {
     /// Enqueues everything; what it yields holds if `control` then says that no key repeats.
     pub(super) fn short(
+        &self,
+        sides: &Sides<'_>,
+        table: &Table,
+        control: &TrackedCudaSlice<u64>,
+    ) -> ResourceResult<Output> {
+        self.build(&sides.build, table, control)?;
+        self.look_up(sides, table, control)
+    }
+
+    /// The same with a table that was built before.
+    pub(super) fn look_up(
         &self,
         sides: &Sides<'_>,
         table: &Table,
@@ -27,7 +38,6 @@ impl Plan<'_> {
         };
         let matched =
             full.then(|| self.zeroed::<u32>((build.rows as usize).div_ceil(32))).transpose()?;
-        self.build(sides, table, control)?;
         self.probe(sides, table, control, matched.as_ref(), &output)?;
         if let Some((bits, rows)) = nulls {
             self.append(&bits, false, true, control, &output, rows)?;
@@ -38,13 +48,14 @@ impl Plan<'_> {
         Ok(output)
     }
 
-    fn build(
+    /// Enters the rows of the build side into a table.
+    pub(super) fn build(
         &self,
-        sides: &Sides<'_>,
+        side: &Prepared<'_>,
         table: &Table,
         control: &TrackedCudaSlice<u64>,
     ) -> ResourceResult<()> {
-        let (engine, stream, side) = (self.engine, self.stream, &sides.build);
+        let (engine, stream) = (self.engine, self.stream);
         let (valid, has_valid) = self.absent.or(side.valid.as_ref());
         let (used, has_used) = self.absent.or(side.used.as_ref());
         let (values, has_values) = self.absent.or(side.values.as_ref());

@@ -6,8 +6,8 @@ use xlog_relational::{
     Aggregate, AggregateFunction, DataType, Engine, Field, JoinKind, RelationalResult, Scalar,
     Table,
     ops::{
-        distinct, except, except_tuned, group_by, hash_join, hash_join_tuned, intersect,
-        intersect_tuned, union,
+        JoinBuild, Partitioned, concat, distinct, except, except_tuned, group_by, hash_join,
+        hash_join_tuned, intersect, intersect_tuned, partition, union,
     },
     primitives::Tuning,
     reference::{self, HostColumn, Relation},
@@ -131,6 +131,52 @@ const LARGE_CASES: [Case; 8] = [
     },
 ];
 
+/// A join with a side that was made before; `hash_join` where there is none.
+fn join_with_built(
+    left: &Table,
+    right: &Table,
+    key: &str,
+    kind: JoinKind,
+    stream: StreamId,
+) -> RelationalResult<Table> {
+    match JoinBuild::new(right, &[key], kind, false, stream)? {
+        Some(build) => build.join(left, &[key], stream),
+        None => hash_join(left, right, &[(key, key)], kind, stream),
+    }
+}
+
+const PREPARED: [Case; 3] = [
+    Case {
+        name: "inner join with a side that is ready",
+        run: |left, right, stream| {
+            let once = distinct(right, Some(&["id"]), stream)?;
+            join_with_built(left, &once, "id", JoinKind::Inner, stream)
+        },
+        expected: |left, right| {
+            reference::join(left, &reference::distinct(&single_of(right)?), ID, JoinKind::Inner)
+        },
+    },
+    Case {
+        name: "semi join with a side that is ready",
+        run: |left, right, stream| join_with_built(left, right, "wide", JoinKind::Semi, stream),
+        expected: |left, right| reference::join(left, right, WIDE, JoinKind::Semi),
+    },
+    Case {
+        name: "union, part by part",
+        run: |left, right, stream| {
+            let keys = ["name", "id", "flag"];
+            let split = [partition(left, &keys, 4, stream)?, partition(right, &keys, 4, stream)?];
+            let parts = (0..4).map(|part| {
+                let both = Partitioned::part(&[&split[0], &split[1]], part, stream)?;
+                distinct(&both, None, stream)
+            });
+            let parts: Vec<Table> = parts.collect::<RelationalResult<_>>()?;
+            concat(&parts.iter().collect::<Vec<_>>(), stream)
+        },
+        expected: |left, right| reference::union(left, right),
+    },
+];
+
 const OTHERS: [Case; 14] = [
     Case {
         name: "inner join of words",
@@ -215,7 +261,7 @@ const OTHERS: [Case; 14] = [
 
 /// All of them.
 pub fn cases() -> impl Iterator<Item = &'static Case> {
-    JOINS.iter().chain(&OTHERS).chain(&LARGE_CASES)
+    JOINS.iter().chain(&OTHERS).chain(&LARGE_CASES).chain(&PREPARED)
 }
 
 /// A table with a column of each width and nature, whose values repeat. Values are missing if

@@ -8,6 +8,7 @@ use xlog_relational::Engine;
 mod cases;
 mod group;
 mod join;
+mod parts;
 mod property;
 mod rounds;
 mod sets;
@@ -17,6 +18,7 @@ mod threads;
 pub fn tests(engine: &Engine) -> Vec<Trial> {
     let mut trials = group::tests(engine);
     trials.extend(join::tests(engine));
+    trials.extend(parts::tests(engine));
     trials.extend(sets::tests(engine));
     trials.extend(threads::tests(engine));
     trials
