@@ -45,20 +45,35 @@ pub(crate) struct DeviceOptions {
 pub(super) struct OpenDevice {
     pub(super) engine: Engine,
     pub(super) options: RunOptions,
+    /// Bytes of what the command was given that the device does not have.
+    reserved: u64,
     traced: TracedDriver,
 }
 
 impl OpenDevice {
+    /// The same error in terms of what the command was given.
+    pub(super) fn explain(&self, error: QueryError) -> QueryError {
+        match error {
+            QueryError::TooLarge { what, needed, budget } => QueryError::TooLarge {
+                what,
+                needed: needed + self.reserved,
+                budget: budget + self.reserved,
+            },
+            error => error,
+        }
+    }
+
     /// Writes what happened on the device, where that was asked for.
     pub(super) fn finish(self) -> Result<(), QueryError> {
         self.traced.finish().map_err(failure)
     }
 }
 
-/// The least that a query can be run in.
-const LEAST_MEMORY: u64 = 32 << 20;
-/// What files are read and written through, beside the device's memory.
-const READING: u64 = 192 << 20;
+/// The least that a query can be run in: the program itself, a reader and a few batches.
+const LEAST_MEMORY: u64 = 96 << 20;
+/// What files are read and written through, beside the host device's memory: a quarter of all
+/// within these bounds, and half of it at most.
+const READING: std::ops::RangeInclusive<u64> = 56 << 20..=192 << 20;
 
 impl DeviceOptions {
     /// Threads that read files.
@@ -78,12 +93,14 @@ impl DeviceOptions {
             (None, DeviceKind::Host) => free / 2,
             (Some(Size(memory)), DeviceKind::Cuda) => memory.min(free),
             (Some(Size(memory)), DeviceKind::Host) => {
-                memory.saturating_sub(READING.min(memory / 2))
+                let reading = (memory / 4).clamp(*READING.start(), *READING.end());
+                memory - reading.min(memory / 2)
             }
         };
+        let reserved = self.memory.map_or(0, |given| given.0.saturating_sub(memory));
         if let Some(Size(given)) = self.memory.filter(|given| given.0 < LEAST_MEMORY) {
             let message = format!(
-                "--memory {} is too little to work in; give 32MiB or more",
+                "--memory {} is too little to work in; give 96MiB or more",
                 xlog_query::Bytes(given)
             );
             return Err(QueryError::Plan { message });
@@ -100,7 +117,7 @@ impl DeviceOptions {
         let threads = self.threads.map_or(cores.min(8), usize::from);
         let streams = self.streams.get();
         let options = RunOptions { memory, streams, threads, batch_rows: None };
-        Ok(OpenDevice { engine: Engine::over(&stack), options, traced })
+        Ok(OpenDevice { engine: Engine::over(&stack), options, reserved, traced })
     }
 }
 

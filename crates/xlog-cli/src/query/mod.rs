@@ -336,7 +336,8 @@ fn execute(
     let monitor = Arc::new(Monitor::default());
     let bar = ProgressBar::start(&work.progress, &monitor);
     let options = &device.options;
-    let ran = run::run(&device.engine, query, sources, sinks, options, &cancel, &monitor);
+    let ran = run::run(&device.engine, query, sources, sinks, options, &cancel, &monitor)
+        .map_err(|error| device.explain(error));
     drop(bar);
     // Of a run that failed too: that is when it is looked at.
     ran.and(device.finish())

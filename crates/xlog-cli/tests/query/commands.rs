@@ -263,7 +263,7 @@ fn little_memory_is_enough_for_what_streams_and_refused_for_what_does_not() {
         rows.push_str(&format!("{},{}\n", n.wrapping_mul(2_654_435_761) % 1_000_003, n % 5));
     }
     let file = folder.file("n.csv", rows);
-    let little = ["--memory", "48MiB"];
+    let little = ["--memory", "96MiB"];
     let group =
         [&["group", &file, "--by", "k", "--agg", "count(*) as c", "--sort", "k"][..], &little]
             .concat();

@@ -67,8 +67,10 @@ pub(super) struct Accumulator {
     merged_rows: u64,
     /// Whether every batch is made smaller by itself.
     eager: bool,
-    /// Rows that are worked on at a time, at most.
+    /// Rows that are worked on at a time, at most, and rows that wait in parts, of which one at a
+    /// time is worked on.
     chunk_rows: u64,
+    split_rows: u64,
     /// The keys that rows are split by; none if they are not.
     keys: Vec<String>,
     telling: u64,
@@ -83,6 +85,8 @@ pub(super) struct Kept {
     split: Vec<Partitioned>,
     /// Rows made fewer; the same ones may be in several tables.
     reduced: Vec<Table>,
+    /// The same of every part, if there are parts.
+    settled: Vec<Vec<Table>>,
 }
 
 impl Accumulator {
@@ -92,8 +96,9 @@ impl Accumulator {
         schema: &Schema,
         keys: impl IntoIterator<Item = &'k str>,
     ) -> Self {
-        let row = 3 * row_bytes(schema) + 96;
-        let chunk_rows = (context.memory() / 4 / row).clamp(1 << 10, 1 << 25);
+        let (row, memory) = (row_bytes(schema), context.memory());
+        let chunk_rows = (memory / 4 / (3 * row + 96)).clamp(1 << 10, 1 << 25);
+        let split_rows = (memory / 3 / row.max(1)).max(chunk_rows);
         let is_host = context.engine.runtime().device().info().kind == DeviceKind::Host;
         let batch = context.shared.options.batch_rows.map(|rows| rows as u64);
         let splits = |key: &&str| {
@@ -107,6 +112,7 @@ impl Accumulator {
             merged_rows: 0,
             eager: true,
             chunk_rows,
+            split_rows,
             keys,
             telling: batch.map_or(TELLING, |rows| rows / 2),
             split_from: batch.map_or(SPLIT_FROM, |rows| 4 * rows),
@@ -133,29 +139,51 @@ impl Accumulator {
         self.add(reduced, stream, how)
     }
 
-    /// Keeps rows as they came until there are as many as are worked on at a time.
+    /// Keeps rows as they came until there are as many as there may be.
     fn keep(&mut self, table: Table, stream: StreamId, how: &dyn Reduce) -> QueryResult<()> {
         self.raw_rows += table.rows();
         self.kept.raw.push(table);
+        if self.keys.is_empty() {
+            if self.raw_rows < self.chunk_rows {
+                return Ok(());
+            }
+            self.raw_rows = 0;
+            let together = all(&std::mem::take(&mut self.kept.raw), stream)?;
+            return self.add(how.first(&together, stream)?, stream, how);
+        }
         if self.raw_rows >= self.split_from.min(self.chunk_rows) {
             self.split(stream)?;
         }
-        if self.raw_rows < self.chunk_rows {
+        if self.raw_rows < self.split_rows {
             return Ok(());
         }
-        let reduced = if self.kept.split.is_empty() {
-            let together = all(&self.kept.raw, stream)?;
-            self.kept.raw.clear();
-            how.first(&together, stream)?
-        } else {
-            let split = std::mem::take(&mut self.kept.split);
-            let alone = Crew { streams: vec![stream], cancel: &CancelToken::new() };
-            let tables = alone
-                .each_part(|part, stream| how.first(&part_of(&split, part, stream)?, stream))?;
-            all(&tables, stream)?
-        };
         self.raw_rows = 0;
-        self.add(reduced, stream, how)
+        let alone = Crew { streams: vec![stream], cancel: &CancelToken::new() };
+        let tables = self.settle(&alone, how)?;
+        self.kept.settled = tables.into_iter().map(|table| vec![table]).collect();
+        Ok(())
+    }
+
+    /// Makes the rows of every part fewer.
+    fn settle(&mut self, crew: &Crew<'_>, how: &dyn Reduce) -> QueryResult<Vec<Table>> {
+        let Kept { split, reduced, settled, .. } = std::mem::take(&mut self.kept);
+        let stream = crew.streams[0];
+        let before = reduced.iter().map(|table| parts_of(table, &self.keys, stream));
+        let before: Vec<_> = before.collect::<QueryResult<_>>()?;
+        drop(reduced);
+        crew.each_part(|part, stream| {
+            let mut tables = settled.get(part).cloned().unwrap_or_default();
+            if !before.is_empty() {
+                tables.push(part_of(&before, part, stream)?);
+            }
+            if !split.is_empty() {
+                tables.push(how.first(&part_of(&split, part, stream)?, stream)?);
+            }
+            match &tables[..] {
+                [only] => Ok(only.clone()),
+                _ => how.again(&ops::concat(&tables.iter().collect::<Vec<_>>(), stream)?, stream),
+            }
+        })
     }
 
     /// Puts rows as they came into the order of parts.
@@ -207,34 +235,25 @@ impl Accumulator {
         self.kept.raw.extend(other.raw);
         self.kept.split.extend(other.split);
         self.kept.reduced.extend(other.reduced);
+        self.kept.settled.resize(self.kept.settled.len().max(other.settled.len()), Vec::new());
+        for (own, others) in self.kept.settled.iter_mut().zip(other.settled) {
+            own.extend(others);
+        }
     }
 
     /// Everything, made as few as it gets.
     pub(super) fn finish(&mut self, crew: &Crew<'_>, how: &dyn Reduce) -> QueryResult<Table> {
         let stream = crew.streams[0];
-        if self.raw_rows >= self.split_from || !self.kept.split.is_empty() {
+        let in_parts = !self.kept.split.is_empty() || !self.kept.settled.is_empty();
+        if in_parts || (self.raw_rows >= self.split_from && !self.keys.is_empty()) {
             self.split(stream)?;
+            return all(&self.settle(crew, how)?, stream);
         }
-        let Kept { raw, split, reduced } = &mut self.kept;
-        if !split.is_empty() {
-            let before = reduced.drain(..).map(|table| parts_of(&table, &self.keys, stream));
-            let before: Vec<_> = before.collect::<QueryResult<_>>()?;
-            let tables = crew.each_part(|part, stream| {
-                let reduced = how.first(&part_of(split, part, stream)?, stream)?;
-                if before.is_empty() {
-                    return Ok(reduced);
-                }
-                let before = part_of(&before, part, stream)?;
-                how.again(&ops::concat(&[&reduced, &before], stream)?, stream)
-            })?;
-            return all(&tables, stream);
+        if !self.kept.raw.is_empty() {
+            let together = all(&std::mem::take(&mut self.kept.raw), stream)?;
+            self.kept.reduced.push(how.first(&together, stream)?);
         }
-        if !raw.is_empty() {
-            let together = all(raw, stream)?;
-            raw.clear();
-            reduced.push(how.first(&together, stream)?);
-        }
-        if reduced.len() > 1 {
+        if self.kept.reduced.len() > 1 {
             self.merge(stream, how)?;
         }
         all(&self.kept.reduced, stream)

@@ -246,7 +246,13 @@ impl<'c> Chain<'c> {
         };
         let rows = self.rows as f64 / self.fraction.unwrap_or(1.0);
         let budget = self.context.shared.options.memory;
-        let estimated = (rows * each as f64) as u64;
+        let estimated = match &pipeline.end {
+            // Groups are what is kept, and there are as many more as there is more to read at most.
+            End::Group { .. } | End::Distinct => {
+                (rows * each as f64).min(budget as f64 / self.fraction.unwrap_or(1.0)) as u64
+            }
+            _ => (rows * each as f64) as u64,
+        };
         let said = match &error {
             RelationalError::OutOfMemory { needed: Some(needed), .. } => *needed,
             _ => 0,

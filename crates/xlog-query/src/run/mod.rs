@@ -43,7 +43,7 @@ use physical::{Physical, Pipeline};
 use probe::Build;
 
 /// Memory with which several may work on the same rows' groups.
-const PLENTY: u64 = 1 << 30;
+const PLENTY: u64 = 64 << 20;
 
 /// A table that can be read.
 pub trait Source: Send + Sync {
