@@ -56,6 +56,14 @@ impl TraceOptions {
     }
 
     fn check_files(&self) -> Result<(), BadInput> {
+        if let (Some(trace), Some(report)) = (&self.trace, &self.report)
+            && trace == report
+            && !is_device(trace)
+        {
+            let name = trace.display();
+            let message = format!("--trace and --report both write {name}; name two files");
+            return Err(BadInput(message));
+        }
         for path in self.trace.iter().chain(&self.report) {
             let unusable = |error| cannot_write(path, &error);
             drop(Unfinished::create(path).map_err(unusable)?);
@@ -144,6 +152,11 @@ fn cannot_write(path: &Path, error: &io::Error) -> BadInput {
     BadInput(format!("{path}: cannot be written: {error}; name a file in a folder that can be"))
 }
 
+/// Whether there is something by that name that is written to in place: a device or a pipe.
+fn is_device(path: &Path) -> bool {
+    fs::metadata(path).is_ok_and(|found| !found.is_file())
+}
+
 /// A file under another name, beside where it is to be; gone unless it is kept.
 struct Unfinished {
     /// `None` if it is written in place.
@@ -157,8 +170,7 @@ impl Unfinished {
         if path.is_dir() {
             return Err(io::Error::from(io::ErrorKind::IsADirectory));
         }
-        // A device or a pipe is written to; there is nothing to put in its place.
-        if fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        if is_device(path) {
             let output = BufWriter::new(File::create(path)?);
             return Ok(Self { name: None, path: path.to_owned(), output });
         }

@@ -147,6 +147,16 @@ fn a_query_writes_its_report_too() {
     assert!(refusal.contains("folder.html"), "{refusal}");
 }
 
+#[test]
+fn a_trace_and_a_report_are_two_files() {
+    let folder = Folder::new("one-name");
+    let data = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/data/orders.csv");
+    let both = folder.path("both");
+    let refusal = refused(&xlog(&["head", data, "--trace", &both, "--report", &both]));
+    assert!(refusal.contains("--trace and --report both write"), "{refusal}");
+    assert!(folder.names().is_empty());
+}
+
 #[cfg(unix)]
 #[test]
 fn a_trace_goes_to_a_device_and_leaves_links_as_they_are() {

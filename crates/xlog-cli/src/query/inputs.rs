@@ -1,14 +1,12 @@
 //! Files as the inputs of a query.
 
-use std::sync::Arc;
+use std::{num::NonZeroUsize, sync::Arc};
 
 use arrow_schema::SchemaRef;
 use clap::Args;
 use parking_lot::Mutex;
 use xlog_io::{BatchReader, ColumnType, FileResult, Format, InputSpec};
 use xlog_query::{QueryError, plan::PlanInput, run::Source};
-
-use super::device::DeviceOptions;
 
 /// How files are read.
 #[derive(Clone, Debug, Default, Args)]
@@ -24,6 +22,9 @@ pub(crate) struct InputOptions {
     /// What stands between the fields of CSV: one character, or tab
     #[arg(long, value_name = "CHARACTER", value_parser = delimiter)]
     delimiter: Option<u8>,
+    /// What stands around fields of CSV that have delimiters in them: one character, or none
+    #[arg(long, value_name = "CHARACTER", value_parser = quote, default_value = "\"")]
+    quote: Quote,
     /// The first line of CSV is a row; columns are called column1, column2 and so on
     #[arg(long)]
     no_header: bool,
@@ -41,7 +42,7 @@ impl InputOptions {
         let mut shared = Vec::new();
         let mut known = vec![false; self.types.len()];
         for table in tables {
-            if *table == "-" {
+            if !is_rereadable(table) {
                 known.fill(true);
                 shared.push(self.clone());
                 continue;
@@ -72,6 +73,7 @@ impl InputOptions {
         spec.format = self.input_format;
         spec.types = self.types.clone();
         spec.csv.delimiter = self.delimiter;
+        spec.csv.quote = self.quote.0;
         spec.csv.header = !self.no_header;
         spec.csv.nulls = self.nulls.clone();
         spec
@@ -94,6 +96,13 @@ impl InputOptions {
                 .transpose()?,
             types,
             delimiter: input.delimiter.as_deref().map(delimiter).transpose().map_err(wrong)?,
+            quote: input
+                .quote
+                .as_deref()
+                .map(quote)
+                .transpose()
+                .map_err(wrong)?
+                .unwrap_or_default(),
             no_header: !input.header,
             nulls: input.nulls.clone(),
         })
@@ -115,6 +124,29 @@ fn delimiter(text: &str) -> Result<u8, String> {
     }
 }
 
+/// What stands around fields, if anything does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Quote(Option<u8>);
+
+impl Default for Quote {
+    fn default() -> Self {
+        Self(xlog_io::CsvOptions::default().quote)
+    }
+}
+
+fn quote(text: &str) -> Result<Quote, String> {
+    match text.as_bytes() {
+        [byte] if byte.is_ascii_punctuation() => Ok(Quote(Some(*byte))),
+        _ if text == "none" => Ok(Quote(None)),
+        _ => Err("a quote is one character, such as ' or \", or the word none".to_owned()),
+    }
+}
+
+/// Whether a file can be read again: pipes and the like cannot, as standard input cannot.
+fn is_rereadable(file: &str) -> bool {
+    file != "-" && !std::fs::metadata(file).is_ok_and(|data| !data.is_file())
+}
+
 /// A table in files.
 pub(super) struct FileSource {
     name: String,
@@ -132,18 +164,14 @@ impl FileSource {
         name: &str,
         files: &[String],
         options: &InputOptions,
-        device: &DeviceOptions,
+        threads: Option<NonZeroUsize>,
     ) -> Result<Self, QueryError> {
         let mut spec = options.spec(files);
-        spec.threads = device.reading_threads();
+        spec.threads = threads;
         let reader = xlog_io::open(&spec)?;
         let schema = reader.schema();
         let bytes = reader.progress().bytes_total;
-        // Pipes and the like can be read once, as standard input can.
-        let once = |file: &String| {
-            file == "-" || std::fs::metadata(file).is_ok_and(|data| !data.is_file())
-        };
-        let is_rereadable = !files.iter().any(once);
+        let is_rereadable = files.iter().all(|file| is_rereadable(file));
         let only = Mutex::new((!is_rereadable).then_some(reader));
         Ok(Self { name: name.to_owned(), spec, schema, bytes, only, is_rereadable })
     }

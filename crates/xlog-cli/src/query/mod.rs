@@ -277,7 +277,7 @@ fn over_files(command: &FilesCommand, distinct: bool) -> Result<(), QueryError> 
     let mut step = command.asked.clauses.step("input")?;
     step.distinct |= distinct;
     let Asked { inputs, work, .. } = &command.asked;
-    let source = FileSource::open("input", &command.files, inputs, &work.device)?;
+    let source = FileSource::open("input", &command.files, inputs, work.device.reading_threads())?;
     one_step(step, vec![Arc::new(source)], &command.asked)
 }
 
@@ -312,7 +312,8 @@ fn two_tables(
     let inputs = asked.inputs.shared_by(&files)?;
     for ((name, file), inputs) in names.iter().zip(files).zip(&inputs) {
         let files = std::slice::from_ref(file);
-        sources.push(Arc::new(FileSource::open(name, files, inputs, &asked.work.device)?));
+        let threads = asked.work.device.reading_threads();
+        sources.push(Arc::new(FileSource::open(name, files, inputs, threads)?));
     }
     one_step(step, sources, asked)
 }

@@ -17,7 +17,7 @@ pub(super) const HELP: &str = r#"A plan names its inputs and the steps made of t
 
   [input.orders]
   files = "orders.csv"                # a name, a pattern, or a list of them
-  types = { amount = "f64" }          # also: format, delimiter, header, null
+  types = { amount = "f64" }          # also: format, delimiter, quote, header, null
 
   [input.customers]
   files = "customers.csv"
@@ -74,8 +74,8 @@ pub(super) fn run(command: &PlanCommand) -> Result<(), QueryError> {
     let mut sources: Vec<Arc<dyn Source>> = Vec::with_capacity(plan.inputs.len());
     for input in &plan.inputs {
         let options = InputOptions::of_plan(input)?;
-        let device = &command.work.device;
-        sources.push(Arc::new(FileSource::open(&input.name, &input.files, &options, device)?));
+        let threads = command.work.device.reading_threads();
+        sources.push(Arc::new(FileSource::open(&input.name, &input.files, &options, threads)?));
     }
     let sinks: Result<Vec<_>, _> = plan.outputs.iter().map(outputs::of_plan).collect();
     execute(&plan.query, &sources, sinks?, &command.work)

@@ -9,7 +9,6 @@ use xlog_io::FileError;
 use xlog_query::QueryError;
 
 use super::{
-    WorkOptions,
     cells::type_name,
     inputs::{FileSource, InputOptions},
     outputs::OutputOptions,
@@ -25,14 +24,12 @@ pub(crate) struct SchemaCommand {
     inputs: InputOptions,
     #[command(flatten)]
     output: OutputOptions,
-    #[command(flatten)]
-    work: WorkOptions,
 }
 
 /// Says what columns there are, as a table of its own.
 pub(super) fn run(command: &SchemaCommand) -> Result<(), QueryError> {
     let files = &command.files;
-    let source = FileSource::open("input", files, &command.inputs, &command.work.device)?;
+    let source = FileSource::open("input", files, &command.inputs, None)?;
     let columns = source.columns();
     let fields = columns.fields();
     let schema = Arc::new(Schema::new(vec![

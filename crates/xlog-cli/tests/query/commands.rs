@@ -298,3 +298,45 @@ fn what_a_join_drops_cannot_overflow_in_its_filter() {
     let join = ["join", &left, &right, "--on", "k", "--where", "v * 2 > 5", "--format", "csv"];
     assert_eq!(said(&join), "k,v,w\n1,5,x\n");
 }
+
+#[test]
+fn fields_stand_in_the_quotes_that_are_given() {
+    let folder = Folder::new("quotes");
+    let file = folder.file("q.csv", "a,b\n'x,y',1\n\"z,2\n");
+    assert_eq!(
+        said(&["head", &file, "--quote", "'", "--format", "csv"]),
+        "a,b\n\"x,y\",1\n\"\"\"z\",2\n"
+    );
+    let plain = folder.file("p.csv", "a,b\n\"x,1\n");
+    let output = run(&["head", &plain]);
+    assert_eq!(output.status.code(), Some(2));
+    assert!(text(&output.stderr).contains("--quote none"), "{}", text(&output.stderr));
+    assert_eq!(
+        said(&["head", &plain, "--quote", "none", "--format", "jsonl"]),
+        "{\"a\":\"\\\"x\",\"b\":1}\n"
+    );
+    let plan = folder.file(
+        "q.toml",
+        format!("[input.q]\nfiles = '{file}'\nquote = \"'\"\n[step.s]\nfrom = 'q'\nselect = 'b'\n"),
+    );
+    assert_eq!(said(&["run", &plan]), "b\n1\n2\n");
+    let output = run(&["head", &plain, "--quote", "ab"]);
+    assert!(text(&output.stderr).contains("the word none"), "{}", text(&output.stderr));
+}
+
+#[cfg(unix)]
+#[test]
+fn a_pipe_is_read_once_also_where_types_are_given() {
+    let folder = Folder::new("pipe");
+    let right = folder.file("r.csv", "x,z\n1,p\n2,q\n");
+    // Standard input by a name that is a pipe.
+    let join =
+        ["join", "/dev/stdin", &right, "--input-format", "csv", "--on", "a=x", "--type", "b=f64"];
+    let output = run_with(&[&join[..], &["--format", "csv"]].concat(), "a,b\n1,10\n2,20\n");
+    assert_eq!(
+        text(&output.stdout),
+        "a,b,x,z\n1,10.0,1,p\n2,20.0,2,q\n",
+        "{}",
+        text(&output.stderr)
+    );
+}

@@ -381,11 +381,39 @@ impl Builder {
         }
         let mut node = node;
         let first = step.limit.map(|limit| limit.saturating_add(step.offset));
-        if !late {
-            node = self.sorted(step, node, keys, first);
-        }
-        if let Some(columns) = selected {
-            node = self.add(&step.name, Operation::Project(columns), vec![node], after.clone());
+        let is_other = |key: &SortKey| {
+            let own = |(name, expr): &&(String, Expr)| *name == key.column && *expr != col(name);
+            selected.iter().flatten().any(|column| own(&column))
+        };
+        match selected {
+            // One key is a column as it was, another means what is selected under its name: both
+            // are there while rows are sorted.
+            Some(mut columns) if !late && keys.iter().any(is_other) => {
+                let shown: Vec<_> =
+                    columns.iter().map(|(name, _)| (name.clone(), col(name))).collect();
+                for key in keys {
+                    if after.index_of(&key.column).is_err() {
+                        columns.push((key.column.clone(), col(&key.column)));
+                    }
+                }
+                let both = fields_of(&columns, &before)?;
+                node = self.add(&step.name, Operation::Project(columns), vec![node], both);
+                node = self.sorted(step, node, keys, first);
+                node = self.add(&step.name, Operation::Project(shown), vec![node], after.clone());
+            }
+            selected => {
+                if !late {
+                    node = self.sorted(step, node, keys, first);
+                }
+                if let Some(columns) = selected {
+                    node = self.add(
+                        &step.name,
+                        Operation::Project(columns),
+                        vec![node],
+                        after.clone(),
+                    );
+                }
+            }
         }
         if step.distinct {
             node = self.add(&step.name, Operation::Distinct, vec![node], after.clone());

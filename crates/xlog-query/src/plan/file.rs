@@ -64,6 +64,8 @@ pub struct PlanInput {
     pub types: Vec<(String, String)>,
     /// What stands between the fields of CSV.
     pub delimiter: Option<String>,
+    /// What stands around the fields of CSV; the word none for nothing.
+    pub quote: Option<String>,
     /// Whether the first line of CSV names the columns.
     pub header: bool,
     /// Texts that stand for no value.
@@ -124,6 +126,15 @@ impl PlanFile {
             let message = "several steps are read by nobody and write no file; give all but one \
                            of them a \"write\"";
             return Err(file.error(0, message.to_owned()));
+        }
+        let mut written = BTreeSet::new();
+        for output in &plan.outputs {
+            let name = output.file.as_deref().unwrap_or("-");
+            if !written.insert(name) {
+                let place = if name == "-" { "standard output" } else { name };
+                let message = format!("two steps write {place}; give each a file of its own");
+                return Err(file.error(0, message));
+            }
         }
         plan.query.steps = file.ordered(steps)?;
         Ok(plan)
@@ -219,7 +230,8 @@ impl File<'_> {
     }
 
     fn input(&self, name: &str, value: &Value<'_>) -> QueryResult<PlanInput> {
-        const KNOWN: [&str; 6] = ["files", "format", "types", "delimiter", "header", "null"];
+        const KNOWN: [&str; 7] =
+            ["files", "format", "types", "delimiter", "quote", "header", "null"];
         let mut input = PlanInput { name: name.to_owned(), header: true, ..PlanInput::default() };
         for (key, value) in self.table(value, "a table with the input's files")? {
             match key.get_ref().as_ref() {
@@ -231,6 +243,7 @@ impl File<'_> {
                     }
                 }
                 "delimiter" => input.delimiter = Some(self.string(value)?),
+                "quote" => input.quote = Some(self.string(value)?),
                 "header" => input.header = self.boolean(value)?,
                 "null" => input.nulls = self.strings(value)?,
                 _ => return Err(self.unknown(key, &KNOWN)),
@@ -244,7 +257,7 @@ impl File<'_> {
     }
 
     fn step(&self, name: &str, value: &Value<'_>) -> QueryResult<(Step, Option<PlanOutput>)> {
-        const KNOWN: [&str; 18] = [
+        const KNOWN: [&str; 19] = [
             "from",
             "join",
             "on",
@@ -263,6 +276,7 @@ impl File<'_> {
             "limit",
             "offset",
             "write",
+            "format",
         ];
         let mut step = Step { name: name.to_owned(), ..Step::default() };
         let (mut on, mut kind, mut all, mut write, mut format) = (None, None, None, None, None);

@@ -127,6 +127,17 @@ fn what_is_wrong_with_a_plan_is_said_with_line_and_column() {
 }
 
 #[test]
+fn two_steps_never_write_one_file() {
+    let plan = |one: &str, two: &str| {
+        format!("[input.a]\nfiles='a.csv'\n[step.x]\nfrom='a'\n{one}\n[step.y]\nfrom='a'\n{two}\n")
+    };
+    refused(&plan("write='o.csv'", "write='o.csv'"), &["two steps write o.csv"]);
+    refused(&plan("write='-'", ""), &["two steps write standard output"]);
+    refused(&plan("", ""), &["several steps are read by nobody"]);
+    assert!(PlanFile::read("plan.toml", &plan("write='o.csv'", "write='p.csv'")).is_ok());
+}
+
+#[test]
 fn unknown_columns_are_pointed_at() {
     let refused = |clauses: &str, words: &[&str]| {
         let text = format!("[step.s]\nfrom = \"orders\"\n{clauses}\n");

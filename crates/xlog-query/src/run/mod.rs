@@ -21,7 +21,10 @@ mod write;
 pub use monitor::Monitor;
 pub use schema::{arrow_schema, table_schema};
 
-use std::sync::Arc;
+use std::sync::{
+    Arc,
+    atomic::{AtomicBool, Ordering},
+};
 
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
@@ -247,6 +250,12 @@ impl Context<'_> {
         chain: &mut Chain<'_>,
     ) -> QueryResult<()> {
         let Crew { streams, .. } = self.crew()?;
+        // Who fails leaves nothing to do for others.
+        let failed = AtomicBool::new(false);
+        let drain = |context: &Context<'_>, chain: &mut Chain<'_>| {
+            let drained = context.drain(scan, chain, &failed);
+            drained.inspect_err(|_| failed.store(true, Ordering::Relaxed))
+        };
         let worked: QueryResult<Vec<Option<Parts>>> = std::thread::scope(|scope| {
             let others: Vec<_> = streams[1..]
                 .iter()
@@ -254,12 +263,12 @@ impl Context<'_> {
                     scope.spawn(|| {
                         let context = Context { stream: *stream, ..*self };
                         let mut chain = Chain::new(&context, pipeline, tables, builds)?;
-                        context.drain(scan, &mut chain)?;
+                        drain(&context, &mut chain)?;
                         chain.into_parts()
                     })
                 })
                 .collect();
-            let own = self.drain(scan, chain);
+            let own = drain(self, chain);
             let panicked = |_| Err(QueryError::plan("a worker panicked; please report it"));
             let parts = others.into_iter().map(|other| other.join().unwrap_or_else(panicked));
             let parts: QueryResult<Vec<_>> = parts.collect();
@@ -272,8 +281,16 @@ impl Context<'_> {
     }
 
     /// Pushes rows of a scan through a chain until there are none, or none are wanted.
-    fn drain(&self, scan: &Mutex<scan::Scan<'_>>, chain: &mut Chain<'_>) -> QueryResult<()> {
+    fn drain(
+        &self,
+        scan: &Mutex<scan::Scan<'_>>,
+        chain: &mut Chain<'_>,
+        failed: &AtomicBool,
+    ) -> QueryResult<()> {
         loop {
+            if failed.load(Ordering::Relaxed) {
+                return Ok(());
+            }
             let (batches, fraction) = {
                 let mut scan = scan.lock();
                 (scan.next()?, scan.fraction())

@@ -3,7 +3,7 @@
 use std::{
     sync::{
         Arc,
-        mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel},
+        mpsc::{Receiver, RecvTimeoutError, sync_channel},
     },
     thread,
     time::Duration,
@@ -27,7 +27,9 @@ const PATIENCE: Duration = Duration::from_millis(50);
 /// An input that is being read.
 pub(super) struct Scan<'c> {
     shared: &'c Shared,
-    batches: Receiver<FileResult<Step>>,
+    batches: Receiver<FileResult<Option<Step>>>,
+    /// Whether the reader said that there is nothing more.
+    over: bool,
     /// The columns that are wanted, in the order in which they are.
     schema: SchemaRef,
     places: Vec<usize>,
@@ -72,6 +74,7 @@ impl<'c> Scan<'c> {
         Ok(Self {
             shared,
             batches,
+            over: false,
             schema,
             places,
             current: None,
@@ -132,18 +135,27 @@ impl<'c> Scan<'c> {
     }
 
     fn receive(&mut self) -> QueryResult<Option<RecordBatch>> {
-        loop {
+        while !self.over {
             self.shared.cancel.check()?;
             match self.batches.recv_timeout(PATIENCE) {
-                Ok(Ok(step)) => {
+                Ok(Ok(Some(step))) => {
                     self.progress = step.progress;
                     return Ok(Some(step.batch));
                 }
-                Ok(Err(error)) => return Err(error.into()),
-                Err(RecvTimeoutError::Disconnected) => return Ok(None),
+                Ok(Ok(None)) => self.over = true,
+                Ok(Err(error)) => {
+                    self.over = true;
+                    return Err(error.into());
+                }
+                // Not the end of the input: rows would be missing without a word.
+                Err(RecvTimeoutError::Disconnected) => {
+                    self.over = true;
+                    return Err(QueryError::plan("a reader ended early; please report it"));
+                }
                 Err(RecvTimeoutError::Timeout) => {}
             }
         }
+        Ok(None)
     }
 }
 
@@ -163,17 +175,20 @@ pub(super) fn table_of(context: &Context<'_>, batches: &[RecordBatch]) -> QueryR
 fn read_ahead(
     mut reader: Box<dyn BatchReader>,
     monitor: Arc<Monitor>,
-) -> QueryResult<Receiver<FileResult<Step>>> {
+) -> QueryResult<Receiver<FileResult<Option<Step>>>> {
     let (sender, receiver) = sync_channel(AHEAD);
     let input = monitor.begin(reader.progress());
     let read = move || {
-        while let Some(answer) = reader.next_batch().transpose() {
+        loop {
+            let answer = reader.next_batch();
             let progress = reader.progress();
-            let answer = answer.map(|batch| Step { batch, progress });
-            if let Ok(step) = &answer {
-                monitor.read(input, progress, step.batch.num_rows());
+            if let Ok(Some(batch)) = &answer {
+                monitor.read(input, progress, batch.num_rows());
             }
-            if !send(&sender, answer) {
+            let more = matches!(answer, Ok(Some(_)));
+            let answer = answer.map(|batch| batch.map(|batch| Step { batch, progress }));
+            // Nobody listens any more, or there is nothing more to say.
+            if sender.send(answer).is_err() || !more {
                 return;
             }
         }
@@ -185,10 +200,4 @@ fn read_ahead(
         QueryError::File(FileError { file, line: None, column: None, message })
     })?;
     Ok(receiver)
-}
-
-/// Whether reading goes on.
-fn send(sender: &SyncSender<FileResult<Step>>, answer: FileResult<Step>) -> bool {
-    let failed = answer.is_err();
-    sender.send(answer).is_ok() && !failed
 }

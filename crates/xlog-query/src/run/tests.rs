@@ -18,6 +18,8 @@ use xlog_relational::{
     strategies,
 };
 
+mod failures;
+
 use super::*;
 use crate::{
     parse,
@@ -417,7 +419,7 @@ fn rarer_and_rarer(rows: usize) -> Relation {
         _ if row < rows / 4 => Some(Scalar::I64(row as i64 % 3)),
         _ => Some(Scalar::I64((row as i64 * 7919) % (rows as i64 / 2) - 40)),
     };
-    let other = |row: usize| (row % 31 != 0).then_some(Scalar::U32(row as u32 % 11));
+    let other = |row: usize| (!row.is_multiple_of(31)).then_some(Scalar::U32(row as u32 % 11));
     let column = |name: &str, data_type, value: &dyn Fn(usize) -> Option<Scalar>| {
         HostColumn::new(Field::new(name, data_type), (0..rows).map(value).collect())
     };
@@ -497,49 +499,19 @@ fn more_rows_than_fit_are_filtered_and_grouped_and_a_sort_is_refused_with_what_i
 }
 
 #[test]
-fn a_bad_file_ends_the_query_and_nothing_is_finished() {
-    let wrong = FileError {
-        file: "orders.csv".to_owned(),
-        line: Some(12),
-        column: Some("amount".to_owned()),
-        message: "'x' is no number".to_owned(),
-    };
-    let batch = orders(100).to_batch().unwrap();
-    let broken =
-        MemorySource { name: "orders".to_owned(), batch, batch_rows: 10, end: Some(wrong.clone()) };
-    let sources: [Arc<dyn Source>; 1] = [Arc::new(broken)];
-    let sink = MemorySink::default();
-    let sinks = vec![Box::new(sink.clone()) as Box<dyn Sink>];
-    let (cancel, monitor) = (CancelToken::new(), Arc::new(Monitor::default()));
-    let ran = run(&engine(), &query(FROM), &sources, sinks, &options(None), &cancel, &monitor);
-    assert_eq!(ran, Err(QueryError::File(wrong)));
-    assert!(!sink.0.lock().finished);
-}
-
-#[test]
-fn a_cancelled_query_ends_and_finishes_nothing() {
-    /// Cancels at its first batch.
-    struct Cancelling(CancelToken, MemorySink);
-    impl Sink for Cancelling {
-        fn begin(&mut self, schema: SchemaRef) -> FileResult<()> {
-            self.1.begin(schema)
-        }
-        fn write(&mut self, batch: &RecordBatch) -> FileResult<bool> {
-            self.0.cancel();
-            self.1.write(batch)
-        }
-        fn finish(self: Box<Self>) -> FileResult<()> {
-            Box::new(self.1).finish()
-        }
-    }
-    let orders = orders(1000);
-    let (cancel, monitor) = (CancelToken::new(), Arc::new(Monitor::default()));
-    let sink = MemorySink::default();
-    let sinks = vec![Box::new(Cancelling(cancel.clone(), sink.clone())) as Box<dyn Sink>];
-    let sources = [source("orders", &orders, 10)];
-    let options = options(Some(10));
-    let ran = run(&engine(), &query(FROM), &sources, sinks, &options, &cancel, &monitor);
-    assert_eq!(ran, Err(QueryError::Cancelled));
-    assert!(!sink.0.lock().finished);
-    assert_eq!(sink.0.lock().batches.len(), 1);
+fn a_sort_key_means_what_is_selected_under_its_name() {
+    let table = orders(300);
+    let select = [("price", col("price") * -1.0), ("city", col("city"))];
+    let by = [SortKey::new("price").nulls_first(), SortKey::new("day"), SortKey::new("amount")];
+    let wide = [&select[..], &[("day", col("day")), ("amount", col("amount"))]].concat();
+    let sorted = reference::sort(&reference::project(&table, &wide).unwrap(), &by).unwrap();
+    let expected =
+        reference::project(&sorted, &[("price", col("price")), ("city", col("city"))]).unwrap();
+    let text = format!(
+        "{FROM}select = 'price * -1.0 as price, city'\nsort = 'price:nulls-first, day, amount'"
+    );
+    check(&text, &[("orders", &table)], &expected, false);
+    let found = result_of(&text, &[("orders", &table)], None).unwrap();
+    let prices = |relation: &Relation| relation.column("price").unwrap().values.clone();
+    assert_eq!(prices(&found), prices(&expected));
 }

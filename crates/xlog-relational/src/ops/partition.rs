@@ -24,7 +24,8 @@ pub struct Partitioned {
     starts: Vec<u64>,
 }
 
-/// Orders rows by a hash of their keys and splits them into `parts` parts, a power of two up to 256.
+/// Orders rows by a hash of their keys and splits them into `parts` parts, a power of two up to
+/// 256.
 ///
 /// Rows with equal keys are in the same part, also rows of other tables that were split by keys of
 /// the same types: each part can be grouped by itself, and in memory that the processor has close
