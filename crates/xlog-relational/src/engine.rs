@@ -11,7 +11,7 @@ use xlog_cuda::{
         AllocTag, DeviceStack, ResourceError, ResourceResult, ResourceStack, StreamId,
         XlogDeviceRuntime,
     },
-    launch::LaunchBuilder,
+    launch::{LaunchBatch, LaunchBuilder},
     memory::TrackedCudaSlice,
 };
 use xlog_driver::KernelDefinition;
@@ -112,6 +112,12 @@ impl Engine {
         definition: &'static KernelDefinition,
     ) -> ResourceResult<LoadedKernel> {
         self.runtime.load_kernel(definition)
+    }
+
+    /// Steps on a stream under one event.
+    #[track_caller]
+    pub(crate) fn batch(&self, stream: StreamId) -> LaunchBatch<'_> {
+        LaunchBatch::new(&self.runtime, stream)
     }
 
     /// A launch of a kernel on a stream.

@@ -6,7 +6,7 @@ use smallvec::SmallVec;
 use xlog_core::{Access, ScalarType};
 use xlog_driver::{Arguments, Extent, LaunchDims, MAX_ARGUMENTS, Parameter, ParameterKind};
 
-use super::{DeviceElement, Enqueue, Uses};
+use super::{DeviceElement, Enqueue, LaunchBatch, Uses};
 use crate::{
     LoadedKernel,
     device_runtime::{BlockUse, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
@@ -306,6 +306,27 @@ impl<'r> LaunchBuilder<'r> {
             .run(|raw| unsafe { driver.launch(self.kernel.function, dims, &self.arguments, raw) })
     }
 
+    /// Makes the launch a step of a batch, which enqueues it. The builder can launch again with the
+    /// same arguments.
+    pub fn launch_in(
+        &mut self,
+        batch: &mut LaunchBatch<'_>,
+        dims: LaunchDims,
+    ) -> ResourceResult<()> {
+        if !self.fits(dims) || (!self.open.is_empty() && self.reported().is_some()) {
+            return Err(self.refusal(dims));
+        }
+        batch.add(self, &self.uses, (self.kernel.function, dims, &self.arguments))
+    }
+
+    pub(super) fn runtime(&self) -> &XlogDeviceRuntime {
+        self.runtime
+    }
+
+    pub(super) fn stream(&self) -> StreamId {
+        self.stream
+    }
+
     /// The same for a kernel that [reports](Self::report): what it wrote arrives when it is done.
     ///
     /// ```
@@ -408,7 +429,7 @@ impl<'r> LaunchBuilder<'r> {
     }
 }
 
-fn untracked_argument(which: &str) -> ResourceError {
+pub(super) fn untracked_argument(which: &str) -> ResourceError {
     ResourceError::StreamMisuse(format!(
         "untracked buffer rejected: {which} has no block, because its GpuMemoryManager was made \
          without a runtime; allocate it from GpuMemoryManager::with_runtime"

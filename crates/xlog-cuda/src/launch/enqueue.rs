@@ -208,6 +208,13 @@ impl Started<'_> {
         self.prepared.lane.record_and_hold(&self.enqueue.runtime.device, |_| ())
     }
 
+    /// Records the uses.
+    pub(super) fn finish(mut self) -> ResourceResult<()> {
+        self.over = true;
+        self.declared = None;
+        self.enqueue.commit(self.prepared)
+    }
+
     /// Records the uses, with a hold on the event behind them.
     pub(crate) fn finish_with_event(mut self) -> ResourceResult<HeldEvent> {
         self.over = true;

@@ -3,7 +3,7 @@
 //! [`LaunchBuilder`] is the form to reach for: the arguments of the kernel are the declared uses,
 //! and recording, waiting, enqueueing and publishing happen in one call. [`LaunchRecorder`] is the
 //! same in steps, for work that somebody else enqueues: record every buffer, `preflight`, enqueue,
-//! `commit`.
+//! `commit`. [`LaunchBatch`] puts several launches of one stream under one event.
 //!
 //! ```
 //! use std::sync::Arc;
@@ -31,6 +31,7 @@
 //! # Ok::<(), ResourceError>(())
 //! ```
 
+mod batch;
 mod builder;
 mod declaration;
 mod element;
@@ -38,6 +39,7 @@ mod enqueue;
 mod recorder;
 mod uses;
 
+pub use batch::LaunchBatch;
 pub use builder::{LaunchBuilder, Region};
 pub use element::DeviceElement;
 pub(crate) use enqueue::Enqueue;

@@ -148,7 +148,7 @@ impl<'s, T> SliceView<'s, T> {
         self.slice
     }
 
-    pub(super) const fn bytes(&self) -> usize {
+    pub(crate) const fn bytes(&self) -> usize {
         self.len * size_of::<T>()
     }
 

@@ -10,7 +10,7 @@ use xlog_relational::{
 use xlog_testkit::{DriverCall, LayeredDriver, TestCase, TestDevice, cases};
 
 pub(crate) const CASES: &[TestCase] =
-    cases![small_tables_take_few_launches, large_tables_take_more];
+    cases![small_tables_take_few_launches, large_tables_take_more, operators_record_few_events];
 
 const STREAM: StreamId = StreamId::DEFAULT;
 
@@ -66,4 +66,34 @@ fn large_tables_take_more(device: TestDevice) {
     let on = [("key", "key")];
     let inner = calls(&driver, || hash_join(&left, &right, &on, JoinKind::Inner, STREAM));
     assert!(inner[0] > 2 && inner[2] == 2, "{inner:?}");
+}
+
+/// Keys that come once: what is tried first holds.
+fn unique(engine: &Engine, rows: u32) -> Table {
+    let values: Vec<u32> = (0..rows).rev().collect();
+    let column = |values: &[u32]| Column::from_slice(engine, values, STREAM).expect("a column");
+    let columns = [("key", column(&values)), ("value", column(&values))];
+    Table::new(engine, columns).expect("a table")
+}
+
+/// With several streams every use needs an event; the steps of an operator share theirs.
+fn operators_record_few_events(device: TestDevice) {
+    let (driver, engine) = counted(device);
+    let streams = engine.worker_streams(2).expect("streams");
+    assert_eq!(streams.len(), 2);
+    let (left, right) = (unique(&engine, 6000), unique(&engine, 6000));
+    let events = |run: &dyn Fn() -> RelationalResult<Table>| {
+        run().expect("a table");
+        driver.count_during(DriverCall::RecordEvent, || {
+            run().expect("a table");
+        })
+    };
+    let on = [("key", "key")];
+    // Fills, the table, the pairs and their number.
+    let join = events(&|| hash_join(&left, &right, &on, JoinKind::Inner, streams[0]));
+    assert_eq!(join, 1);
+    // The groups, then a gather for the key, a fill and a launch for the sum.
+    let sum = [Aggregate::sum("value")];
+    let groups = events(&|| group_by(&left, &["key"], &sum, streams[0]));
+    assert!(groups <= 4, "{groups}");
 }

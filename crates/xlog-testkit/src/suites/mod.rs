@@ -4,6 +4,7 @@
 // A suite is test code: it fails by panicking.
 #![allow(clippy::unwrap_used, clippy::panic)]
 
+mod batches;
 mod builder;
 mod defects;
 mod endurance;
@@ -49,6 +50,7 @@ pub fn all() -> impl Iterator<Item = (&'static str, &'static [TestCase])> {
         ("recorder", recorder::CASES),
         ("builder", builder::CASES),
         ("reports", reports::CASES),
+        ("batches", batches::CASES),
         ("memory", memory::CASES),
         ("misuse", misuse::CASES),
         ("reaping", reaping::CASES),

@@ -10,6 +10,7 @@ pub(super) mod small;
 use kernels::{Operation, first_bytes};
 use xlog_cuda::{
     device_runtime::{ResourceError, ResourceResult, StreamId},
+    launch::LaunchBatch,
     memory::{SliceView, TrackedCudaSlice},
 };
 
@@ -147,19 +148,21 @@ fn number(
     let mut capacity = enough.min(tuning.first_slots.max(64));
     let slots = engine.alloc::<u32>((side.rows as usize).max(1), stream, "group slots")?;
     loop {
-        let table = Table::new(engine, stream, capacity)?;
+        let mut batch = engine.batch(stream);
+        let table = Table::new(engine, &mut batch, capacity)?;
         // Groups, and whether the table was too small.
-        let mut state = engine.alloc::<u32>(2, stream, "group count")?;
-        state.fill_bytes(0, stream)?;
+        let state = engine.alloc::<u32>(2, stream, "group count")?;
+        batch.fill_bytes(&state.as_view(), 0)?;
         let farthest = if capacity == enough { capacity } else { FARTHEST };
         let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
-        table.insert(engine, stream, side, farthest, mask, &slots, &full, absent)?;
+        table.insert(engine, &mut batch, side, farthest, mask, &slots, &full, absent)?;
         let slots_taken = Taken { entries: &table.entries, row_of: None, capacity };
-        let (numbers, rows) = slots_taken.number(engine, stream, side.rows, &state, absent)?;
+        let (numbers, rows) = slots_taken.number(engine, &mut batch, side.rows, &state, absent)?;
         if at_most && capacity == enough {
+            batch.submit()?;
             return Ok(Numbered { slots, numbers, rows, count: side.rows });
         }
-        let words = state.start_download(stream)?.wait()?;
+        let words = batch.submit_and_download(&state.as_view())?.wait()?;
         if words[1] == 0 {
             return Ok(Numbered { slots, numbers, rows, count: u64::from(words[0]) });
         }
@@ -179,14 +182,15 @@ fn number_pairs(
     let Some(pairs) = Pairs::of(keys) else { return Ok(None) };
     let capacity = Table::slots_for(keys.rows).min(tuning.first_slots.max(64));
     let slots = engine.alloc::<u32>((keys.rows as usize).max(1), stream, "group slots")?;
-    let mut state = engine.alloc::<u32>(2, stream, "group count")?;
-    state.fill_bytes(0, stream)?;
+    let state = engine.alloc::<u32>(2, stream, "group count")?;
+    let mut batch = engine.batch(stream);
+    batch.fill_bytes(&state.as_view(), 0)?;
     let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
-    let table = pairs.table(engine, stream, capacity, FARTHEST, mask, &slots, &full, absent)?;
+    let table = pairs.table(engine, &mut batch, capacity, FARTHEST, mask, &slots, &full, absent)?;
     let row_of = Some(Memory::Lent(table.row_of.as_view()));
     let taken = Taken { entries: &table.entries, row_of, capacity: table.slots };
-    let (numbers, rows) = taken.number(engine, stream, keys.rows, &state, absent)?;
-    let words = state.start_download(stream)?.wait()?;
+    let (numbers, rows) = taken.number(engine, &mut batch, keys.rows, &state, absent)?;
+    let words = batch.submit_and_download(&state.as_view())?.wait()?;
     let count = u64::from(words[0]);
     Ok((words[1] == 0).then_some(Numbered { slots, numbers, rows, count }))
 }
@@ -205,11 +209,12 @@ impl Taken<'_> {
     fn number(
         &self,
         engine: &Engine,
-        stream: StreamId,
+        batch: &mut LaunchBatch<'_>,
         rows: u64,
         state: &TrackedCudaSlice<u32>,
         absent: &Absent,
     ) -> ResourceResult<(TrackedCudaSlice<u32>, TrackedCudaSlice<u32>)> {
+        let stream = batch.stream();
         let numbers = engine.alloc::<u32>(self.capacity as usize, stream, "group numbers")?;
         let most = self.capacity.min(rows).max(1) as usize;
         let of_number = engine.alloc::<u32>(most, stream, "group rows")?;
@@ -223,7 +228,7 @@ impl Taken<'_> {
             .output(&numbers)
             .output(&of_number)
             .in_out(state)
-            .launch(dims(engine, self.capacity, 2048))?;
+            .launch_in(batch, dims(engine, self.capacity, 2048))?;
         Ok((numbers, of_number))
     }
 }

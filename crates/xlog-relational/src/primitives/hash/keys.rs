@@ -431,10 +431,11 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         let rows = self.total as u64;
         // Slots are numbered with 32 bits, over the rows of all sides.
         check_rows(rows, "the input, all sides together,")?;
-        let table = Table::new(engine, stream, Table::slots_for(rows))?;
+        let mut batch = engine.batch(stream);
+        let table = Table::new(engine, &mut batch, Table::slots_for(rows))?;
         let slots = engine.alloc::<u32>(self.total.max(1), stream, "slots")?;
-        let mut full = engine.alloc::<u32>(1, stream, "slots")?;
-        full.fill_bytes(0, stream)?;
+        let full = engine.alloc::<u32>(1, stream, "slots")?;
+        batch.fill_bytes(&full.as_view(), 0)?;
         let side = Prepared {
             keys: SideKeys::Longs {
                 keys: Memory::Lent(self.keys.as_view()),
@@ -446,16 +447,9 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
             rows,
         };
         let capacity = table.capacity;
-        table.insert(
-            engine,
-            stream,
-            &side,
-            capacity,
-            self.mask,
-            &slots,
-            &full.as_view(),
-            self.absent,
-        )?;
+        let full = full.as_view();
+        table.insert(engine, &mut batch, &side, capacity, self.mask, &slots, &full, self.absent)?;
+        batch.submit()?;
         Ok(slots)
     }
 

@@ -22,7 +22,8 @@ pub(super) use {
 
 use xlog_cuda::{
     LaunchDims,
-    device_runtime::{ResourceError, ResourceResult, StreamId},
+    device_runtime::{ResourceError, ResourceResult},
+    launch::LaunchBatch,
     memory::{SliceView, TrackedCudaSlice},
 };
 
@@ -87,12 +88,16 @@ pub(super) struct Table {
 }
 
 impl Table {
-    /// An empty table of `capacity` slots.
-    pub(super) fn new(engine: &Engine, stream: StreamId, capacity: u64) -> ResourceResult<Self> {
+    /// A table of `capacity` slots, empty once a batch has run.
+    pub(super) fn new(
+        engine: &Engine,
+        batch: &mut LaunchBatch<'_>,
+        capacity: u64,
+    ) -> ResourceResult<Self> {
         let slots = usize::try_from(capacity)
             .map_err(|_| format!("a table of {capacity} slots does not fit this machine"))?;
-        let mut entries = engine.alloc::<u64>(slots, stream, "hash table")?;
-        entries.fill_bytes(0xff, stream)?;
+        let entries = engine.alloc::<u64>(slots, batch.stream(), "hash table")?;
+        batch.fill_bytes(&entries.as_view(), 0xff)?;
         Ok(Self { entries, capacity })
     }
 
@@ -101,13 +106,13 @@ impl Table {
         (2 * rows).max(64)
     }
 
-    /// Inserts the keys of `side`; `slots[i]` becomes the slot of row `i`, all ones without a key.
-    /// `full` becomes 1 if a key found no place within `farthest` slots.
+    /// Has a batch insert the keys of `side`; `slots[i]` becomes the slot of row `i`, all ones
+    /// without a key. `full` becomes 1 if a key found no place within `farthest` slots.
     #[expect(clippy::too_many_arguments, reason = "one launch, argument by argument")]
     pub(super) fn insert(
         &self,
         engine: &Engine,
-        stream: StreamId,
+        batch: &mut LaunchBatch<'_>,
         side: &Prepared<'_>,
         farthest: u64,
         mask: u32,
@@ -115,6 +120,7 @@ impl Table {
         full: &SliceView<'_, u32>,
         absent: &Absent,
     ) -> ResourceResult<()> {
+        let stream = batch.stream();
         let (valid, has_valid) = absent.or(side.valid.as_ref());
         let (used, has_used) = absent.or(side.used.as_ref());
         let dims = dims(engine, side.rows, TILE);
@@ -133,7 +139,7 @@ impl Table {
                 .output(slots)
                 .in_out(full)
                 .value(side.rows)
-                .launch(dims),
+                .launch_in(batch, dims),
             SideKeys::Longs { keys, extra } => {
                 let (extra, has_extra) = absent.or(extra.as_ref());
                 engine
@@ -152,7 +158,7 @@ impl Table {
                     .output(slots)
                     .in_out(full)
                     .value(side.rows)
-                    .launch(dims)
+                    .launch_in(batch, dims)
             }
         }
     }

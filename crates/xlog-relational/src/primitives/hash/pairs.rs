@@ -7,7 +7,8 @@ use std::ops::Range;
 
 use xlog_core::ScalarType::{U32, U64};
 use xlog_cuda::{
-    device_runtime::{ResourceResult, StreamId},
+    device_runtime::ResourceResult,
+    launch::LaunchBatch,
     memory::{SliceView, TrackedCudaSlice},
 };
 use xlog_driver::{
@@ -57,13 +58,13 @@ impl<'a> Pairs<'a> {
         if nulls { (capacity / 4).max(64) } else { 64 }
     }
 
-    /// A table in which every row finds or becomes its key. `slots[i]` becomes the slot of row `i`;
-    /// `full` becomes 1 if a key found no place within `farthest` slots.
+    /// A table in which a batch has every row find or become its key. `slots[i]` becomes the slot
+    /// of row `i`; `full` becomes 1 if a key found no place within `farthest` slots.
     #[expect(clippy::too_many_arguments, reason = "one launch, argument by argument")]
     pub(in crate::primitives) fn table(
         &self,
         engine: &Engine,
-        stream: StreamId,
+        batch: &mut LaunchBatch<'_>,
         capacity: u64,
         farthest: u64,
         mask: u32,
@@ -71,11 +72,12 @@ impl<'a> Pairs<'a> {
         full: &SliceView<'_, u32>,
         absent: &Absent,
     ) -> ResourceResult<PairTable> {
+        let stream = batch.stream();
         let slot_count = capacity + self.others(capacity);
         let len = usize::try_from(slot_count)
             .map_err(|_| format!("a table of {slot_count} slots does not fit this machine"))?;
-        let mut entries = engine.alloc::<u64>(len, stream, "hash table")?;
-        entries.fill_bytes(0xff, stream)?;
+        let entries = engine.alloc::<u64>(len, stream, "hash table")?;
+        batch.fill_bytes(&entries.as_view(), 0xff)?;
         let row_of = engine.alloc::<u32>(len, stream, "rows of slots")?;
         let mut launch = engine.launch(&INSERT_PAIRS, stream)?;
         for (words, validity) in &self.columns {
@@ -92,7 +94,7 @@ impl<'a> Pairs<'a> {
             .output(&row_of)
             .in_out(full)
             .value(self.rows)
-            .launch(dims(engine, self.rows, TILE))?;
+            .launch_in(batch, dims(engine, self.rows, TILE))?;
         Ok(PairTable { entries, row_of, slots: slot_count })
     }
 }

@@ -46,10 +46,11 @@ impl BuiltSide {
         let mask = plan.tuning.hash_mask;
         let side = prepare_alone(engine, stream, build, &plan.absent, mask)?;
         let Some(side) = side.filter(|_| kind != JoinKind::Full) else { return Ok(None) };
-        let control = plan.zeroed(control::WORDS)?;
-        let table = Table::new(engine, stream, Table::slots_for(side.rows))?;
-        plan.build(&side, &table, &control)?;
-        let words = control.start_download(stream)?.wait()?;
+        let mut batch = engine.batch(stream);
+        let control = plan.zeroed_in(&mut batch, control::WORDS)?;
+        let table = Table::new(engine, &mut batch, Table::slots_for(side.rows))?;
+        plan.build(&side, &table, &control, &mut batch)?;
+        let words = batch.submit_and_download(&control.as_view())?.wait()?;
         if words[control::REPEATS] != 0 {
             return Ok(None);
         }
@@ -90,9 +91,10 @@ impl BuiltSide {
         }
         let sides = Sides { nulls: None, build: own, probe };
         let control = plan.alloc::<u64>(control::WORDS as u64)?;
-        control.as_view().copy_from(&self.control.as_view(), stream)?;
-        let output = plan.look_up(&sides, &self.table, &control)?;
-        let words = control.start_download(stream)?.wait()?;
+        let mut batch = engine.batch(stream);
+        batch.copy(&self.control.as_view(), &control.as_view())?;
+        let output = plan.look_up(&sides, &self.table, &control, &mut batch)?;
+        let words = batch.submit_and_download(&control.as_view())?.wait()?;
         let count = words[control::OUTPUT];
         Ok(JoinRows { count, build: output.build, probe: output.probe })
     }

@@ -68,12 +68,15 @@ impl Plan<'_> {
         let pairs = words[control::OUTPUT];
         let output = self.output(pairs + words[control::APPENDED])?;
         self.expand(sides, &found, (words[control::MATCHES], pairs), &output)?;
+        let mut batch = engine.batch(stream);
         if let Some((bits, rows)) = nulls {
-            self.append(&bits, false, false, &control, &output, rows)?;
+            self.append(&mut batch, &bits, false, false, &control, &output, rows)?;
         }
         if let Some(bits) = &row_bits {
-            self.append(&bits.as_view(), true, false, &control, &output, build.rows)?;
+            let bits = bits.as_view();
+            self.append(&mut batch, &bits, true, false, &control, &output, build.rows)?;
         }
+        batch.submit()?;
         Ok(output)
     }
 
@@ -88,9 +91,12 @@ impl Plan<'_> {
         let (used, has_used) = self.absent.or(side.used.as_ref());
         let (values, has_values) = self.absent.or(side.values.as_ref());
         let slots = self.alloc::<u32>(side.rows)?;
-        let full = self.zeroed::<u32>(1)?;
+        let mut batch = engine.batch(stream);
+        let full = self.zeroed_in::<u32>(&mut batch, 1)?;
         let (mask, all) = (self.tuning.hash_mask, table.capacity);
-        table.insert(engine, stream, side, all, mask, &slots, &full.as_view(), &self.absent)?;
+        let full = full.as_view();
+        table.insert(engine, &mut batch, side, all, mask, &slots, &full, &self.absent)?;
+        batch.submit()?;
         let slot_count = usize::try_from(table.capacity)
             .map_err(|_| ResourceError::from("the table does not fit this machine"))?;
         let ranges = self.zeroed::<u64>(slot_count)?;

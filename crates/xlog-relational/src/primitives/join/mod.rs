@@ -23,6 +23,7 @@ pub use split::{PARTS, PartRows, part_rows};
 use kernels::{control, kind};
 use xlog_cuda::{
     device_runtime::{ResourceError, ResourceResult, StreamId},
+    launch::LaunchBatch,
     memory::{SliceView, TrackedCudaSlice},
 };
 use xlog_driver::DeviceKind;
@@ -224,10 +225,12 @@ impl Plan<'_> {
         } else if self.is_small(&sides) {
             return self.small(&sides);
         }
-        let control = self.zeroed(control::WORDS)?;
-        let table = Table::new(self.engine, self.stream, Table::slots_for(sides.build.rows))?;
-        let output = self.short(&sides, &table, &control)?;
-        let words = control.start_download(self.stream)?.wait()?;
+        let mut batch = self.engine.batch(self.stream);
+        let control = self.zeroed_in(&mut batch, control::WORDS)?;
+        let table = Table::new(self.engine, &mut batch, Table::slots_for(sides.build.rows))?;
+        self.build(&sides.build, &table, &control, &mut batch)?;
+        let output = self.look_up(&sides, &table, &control, &mut batch)?;
+        let words = batch.submit_and_download(&control.as_view())?.wait()?;
         if words[control::REPEATS] == 0 {
             return Ok(Output { count: words[control::OUTPUT], ..output });
         }
@@ -260,6 +263,17 @@ impl Plan<'_> {
     fn zeroed<T: bytemuck::Pod>(&self, len: usize) -> ResourceResult<TrackedCudaSlice<T>> {
         let mut slice = self.alloc::<T>(len as u64)?;
         slice.fill_bytes(0, self.stream)?;
+        Ok(slice)
+    }
+
+    /// Memory that is zeroes once a batch has run.
+    fn zeroed_in<T: bytemuck::Pod>(
+        &self,
+        batch: &mut LaunchBatch<'_>,
+        len: usize,
+    ) -> ResourceResult<TrackedCudaSlice<T>> {
+        let slice = self.alloc::<T>(len as u64)?;
+        batch.fill_bytes(&slice.as_view(), 0)?;
         Ok(slice)
     }
 
@@ -309,9 +323,11 @@ impl Plan<'_> {
             .launch(super::hash::dims(self.engine, pairs, super::hash::TILE))
     }
 
-    /// Appends the rows without a bit to the output, which `control` counts.
+    /// Has a batch append the rows without a bit to the output, which `control` counts.
+    #[expect(clippy::too_many_arguments, reason = "one launch, argument by argument")]
     fn append(
         &self,
+        batch: &mut LaunchBatch<'_>,
         bits: &SliceView<'_, u32>,
         build_side: bool,
         short_way: bool,
@@ -330,7 +346,7 @@ impl Plan<'_> {
             .output(out_build)
             .output(&output.probe)
             .value(rows)
-            .launch(super::hash::dims(self.engine, rows, super::hash::TILE))
+            .launch_in(batch, super::hash::dims(self.engine, rows, super::hash::TILE))
     }
 }
 

@@ -1,28 +1,19 @@
 //! The short way: build keys that do not repeat.
 
-use xlog_cuda::{device_runtime::ResourceResult, memory::TrackedCudaSlice};
+use xlog_cuda::{device_runtime::ResourceResult, launch::LaunchBatch, memory::TrackedCudaSlice};
 
 use super::{JoinKind, Output, Plan, Sides, kernels};
 use crate::primitives::hash::{Prepared, SideKeys, TILE, Table, dims};
 
 impl Plan<'_> {
-    /// Enqueues everything; what it yields holds if `control` then says that no key repeats.
-    pub(super) fn short(
-        &self,
-        sides: &Sides<'_>,
-        table: &Table,
-        control: &TrackedCudaSlice<u64>,
-    ) -> ResourceResult<Output> {
-        self.build(&sides.build, table, control)?;
-        self.look_up(sides, table, control)
-    }
-
-    /// The same with a table that was built before.
+    /// Has a batch look every probe row up in a table that was built. What that yields holds if
+    /// `control` says that no key repeats.
     pub(super) fn look_up(
         &self,
         sides: &Sides<'_>,
         table: &Table,
         control: &TrackedCudaSlice<u64>,
+        batch: &mut LaunchBatch<'_>,
     ) -> ResourceResult<Output> {
         let (build, probe) = (&sides.build, &sides.probe);
         let full = self.kind == JoinKind::Full;
@@ -37,23 +28,26 @@ impl Plan<'_> {
             probe: self.alloc(most)?,
         };
         let matched =
-            full.then(|| self.zeroed::<u32>((build.rows as usize).div_ceil(32))).transpose()?;
-        self.probe(sides, table, control, matched.as_ref(), &output)?;
+            full.then(|| self.zeroed_in::<u32>(batch, (build.rows as usize).div_ceil(32)));
+        let matched = matched.transpose()?;
+        self.probe(sides, table, control, matched.as_ref(), &output, batch)?;
         if let Some((bits, rows)) = nulls {
-            self.append(&bits, false, true, control, &output, rows)?;
+            self.append(batch, &bits, false, true, control, &output, rows)?;
         }
-        if let Some(matched) = &matched {
-            self.append(&matched.as_view(), true, true, control, &output, build.rows)?;
+        if let Some(matched) = matched {
+            self.append(batch, &matched.as_view(), true, true, control, &output, build.rows)?;
+            batch.keep(matched);
         }
         Ok(output)
     }
 
-    /// Enters the rows of the build side into a table.
+    /// Has a batch enter the rows of the build side into a table.
     pub(super) fn build(
         &self,
         side: &Prepared<'_>,
         table: &Table,
         control: &TrackedCudaSlice<u64>,
+        batch: &mut LaunchBatch<'_>,
     ) -> ResourceResult<()> {
         let (engine, stream) = (self.engine, self.stream);
         let (valid, has_valid) = self.absent.or(side.valid.as_ref());
@@ -77,7 +71,7 @@ impl Plan<'_> {
                 .value(kind)
                 .in_out(control)
                 .value(side.rows)
-                .launch(dims),
+                .launch_in(batch, dims),
             SideKeys::Longs { keys, extra } => {
                 let (extra, has_extra) = self.absent.or(extra.as_ref());
                 engine
@@ -95,7 +89,7 @@ impl Plan<'_> {
                     .value(kind)
                     .in_out(control)
                     .value(side.rows)
-                    .launch(dims)
+                    .launch_in(batch, dims)
             }
         }
     }
@@ -107,6 +101,7 @@ impl Plan<'_> {
         control: &TrackedCudaSlice<u64>,
         matched: Option<&TrackedCudaSlice<u32>>,
         output: &Output,
+        batch: &mut LaunchBatch<'_>,
     ) -> ResourceResult<()> {
         let (engine, stream, side) = (self.engine, self.stream, &sides.probe);
         let (valid, has_valid) = self.absent.or(side.valid.as_ref());
@@ -137,7 +132,7 @@ impl Plan<'_> {
                 .output(out_build)
                 .output(&output.probe)
                 .value(side.rows)
-                .launch(dims),
+                .launch_in(batch, dims),
             (
                 SideKeys::Longs { keys, extra },
                 SideKeys::Longs { keys: build_keys, extra: build_extra },
@@ -169,7 +164,7 @@ impl Plan<'_> {
                     .output(out_build)
                     .output(&output.probe)
                     .value(side.rows)
-                    .launch(dims)
+                    .launch_in(batch, dims)
             }
             _ => Err("both sides of a join have keys of one size".into()),
         }
