@@ -28,3 +28,11 @@ mod recorder {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/resources.md")]
 mod resources {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/operators.md")]
+mod operators {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/files.md")]
+mod files {}
