@@ -36,3 +36,15 @@ mod operators {}
 #[cfg(doctest)]
 #[doc = include_str!("../../../docs/guide/files.md")]
 mod files {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/guide/checking.md")]
+mod checking {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/how-to.md")]
+mod how_to {}
+
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/design.md")]
+mod design {}
