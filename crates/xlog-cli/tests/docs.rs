@@ -1,8 +1,8 @@
 //! Every command that the documents show, run as a reader runs it.
 //!
-//! In blocks marked `sh`, lines that begin with `xlog ` are run by a shell, those of one page in one
-//! folder and in their order, since a page may read what it has written. Blocks with another mark
-//! (`console`) are for what takes long, needs a GPU, or changes a machine.
+//! In blocks marked `sh`, lines that begin with `xlog ` are run by a shell, those of one page in
+//! one folder and in their order, since a page may read what it has written. Blocks with another
+//! mark (`console`) are for what takes long, needs a GPU, or changes a machine.
 
 use std::{
     fs,
@@ -10,7 +10,7 @@ use std::{
     process::Command,
 };
 
-/// Fewer commands than this were not found by a reader of the pages but lost by this test.
+/// The fewest commands, and links, that there are: a test that finds less looks in the wrong place.
 const FEWEST: usize = 30;
 
 fn repository() -> PathBuf {
@@ -164,21 +164,38 @@ fn a_file_that_a_page_shows_is_that_file() {
     assert!(shown > 0, "no page shows a plan");
 }
 
+/// Where the links of a page lead, those of its list of references included.
+fn links(page: &str) -> impl Iterator<Item = &str> {
+    let inline = page.split("](").skip(1).filter_map(|rest| rest.split(')').next());
+    let listed = page.lines().filter(|line| line.starts_with('['));
+    inline.chain(listed.filter_map(|line| Some(line.split_once("]: ")?.1)))
+}
+
+/// The name under which a heading is linked to: small letters, no punctuation, hyphens for spaces.
+fn anchor(heading: &str) -> String {
+    let kept = heading.trim_start_matches('#').trim().chars();
+    let kept = kept.filter(|c| c.is_alphanumeric() || " -_".contains(*c));
+    kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
+}
+
 #[test]
 fn every_link_of_the_documents_leads_somewhere() {
-    let mut links = 0;
+    let mut found = 0;
     for path in pages() {
         let page = fs::read_to_string(&path).expect("a page");
         let folder = path.parent().expect("a page is in a folder");
-        for rest in page.split("](").skip(1) {
-            let target = rest.split(')').next().unwrap_or_default();
-            let file = target.split('#').next().unwrap_or_default();
-            if target.contains("://") || file.is_empty() {
-                continue;
+        for link in links(&page).filter(|link| !link.contains("://")) {
+            found += 1;
+            let (file, place) = link.split_once('#').unwrap_or((link, ""));
+            let target = if file.is_empty() { path.clone() } else { folder.join(file) };
+            assert!(target.exists(), "{}: {link} is not there", path.display());
+            if !place.is_empty() {
+                let text = fs::read_to_string(&target).expect("a page with headings");
+                let mut headings = text.lines().filter(|line| line.starts_with('#'));
+                let there = headings.any(|heading| anchor(heading) == place);
+                assert!(there, "{}: {link}: no such heading", path.display());
             }
-            assert!(folder.join(file).exists(), "{}: {target} is not there", path.display());
-            links += 1;
         }
     }
-    assert!(links >= FEWEST, "only {links} links were found");
+    assert!(found >= FEWEST, "only {found} links were found");
 }
