@@ -29,10 +29,6 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 
-#[cfg(doctest)]
-#[doc = include_str!("../../../docs/tracing.md")]
-mod guide {}
-
 mod analysis;
 mod chrome;
 mod driver;
