@@ -82,6 +82,7 @@ fn bad_input_names_the_next_step() {
         (&["--stack", "heap"], "there are async"),
         (&["--workload", "idle"], "there are random"),
         (&["--streams", "63"], "0..=62"),
+        (&["--seeds", "0"], "1.."),
         (&["--deaf"], "--torture"),
     ] {
         let output = xlog(arguments);

@@ -82,7 +82,7 @@ pub fn schema(spec: &InputSpec) -> FileResult<TableSchema> {
 pub fn create(spec: &OutputSpec, schema: SchemaRef) -> FileResult<Box<dyn BatchWriter>> {
     let Some(format) = spec.format.or_else(|| Format::of_name(&spec.path)) else {
         let file = if spec.path == "-" { "standard output" } else { &spec.path };
-        return Err(FileError::new(file, no_format("its name ends in none")));
+        return Err(FileError::new(file, no_format("its name does not end in one", "--format")));
     };
     let output = Output::create(&spec.path)?;
     match format {
@@ -94,9 +94,10 @@ pub fn create(spec: &OutputSpec, schema: SchemaRef) -> FileResult<Box<dyn BatchW
     }
 }
 
-fn no_format(why: &str) -> String {
+fn no_format(why: &str, option: &str) -> String {
     let names: Vec<_> = Format::ALL.iter().map(|known| known.name()).collect();
-    format!("its format is not known, since {why}; give one of {}", names.join(", "))
+    let names = names.join(", ");
+    format!("its format is not known, since {why}; name one with {option}: {names}")
 }
 
 /// The files that the names stand for.
@@ -137,7 +138,7 @@ fn format(spec: &InputSpec, inputs: &[Input]) -> FileResult<Format> {
         let Some(format) = Format::of_name(&input.name).or_else(|| input.guessed_format()) else {
             return Err(FileError::new(
                 &input.name,
-                no_format("neither its name nor its first bytes say it"),
+                no_format("neither its name nor its first bytes say it", "--input-format"),
             ));
         };
         if let Some(other) = first.filter(|first| *first != format) {

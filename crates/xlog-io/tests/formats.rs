@@ -326,14 +326,14 @@ fn a_format_that_nothing_says_is_asked_for() {
     let mut spec = folder.file("data", "a,b\n1,2\n");
     assert_eq!(
         folder.says(&read(&spec).unwrap_err()),
-        "data: its format is not known, since neither its name nor its first bytes say it; give \
-         one of csv, tsv, jsonl, parquet, arrow"
+        "data: its format is not known, since neither its name nor its first bytes say it; name \
+         one with --input-format: csv, tsv, jsonl, parquet, arrow"
     );
     spec.format = Some(Format::Csv);
     assert_eq!(read(&spec), Ok(table(&[&["1", "2"]])));
     let spec = folder.file("t.csv", parquet_of(&numbers(1)));
     assert_eq!(
         folder.says(&read(&spec).unwrap_err()),
-        "t.csv: it is parquet, and no text; give its format as parquet"
+        "t.csv: it is parquet, and no text; name it with --input-format parquet"
     );
 }

@@ -139,7 +139,7 @@ fn what_cannot_be_written_is_named() {
     assert!(
         folder.says(&write(&folder.name("t.csv"), 1).unwrap_err()).starts_with("t.csv: it is a")
     );
-    assert!(write(&folder.name("t.xml"), 1).unwrap_err().message.contains("give one of csv"));
+    assert!(write(&folder.name("t.xml"), 1).unwrap_err().message.contains("--format: csv"));
     fs::write(folder.path("kept.csv"), "before").unwrap();
     fs::set_permissions(folder.path("kept.csv"), fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(

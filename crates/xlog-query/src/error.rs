@@ -75,13 +75,13 @@ impl fmt::Display for QueryError {
             Self::Parse { clause, error } => write!(f, "{clause}: {error}"),
             Self::Plan { message } => f.write_str(message),
             Self::File(error) => error.fmt(f),
-            Self::TooLarge { what, needed, budget } => write!(
-                f,
-                "{what} would take about {}, and the budget is {}; raise it with --memory, filter \
-                 or select less, or, for a sort, ask for the first rows only with --limit",
-                Bytes(*needed),
-                Bytes(*budget)
-            ),
+            Self::TooLarge { what, needed, budget } => {
+                let (needed, budget) = (Bytes(*needed), Bytes(*budget));
+                write!(f, "{what} would take about {needed}, and the budget is {budget}; ")?;
+                f.write_str("raise it with --memory, or filter or select less")?;
+                let sorts = what.ends_with("(sorting all rows)");
+                f.write_str(if sorts { ", or ask for the first rows with --limit" } else { "" })
+            }
             Self::Relational(error) => error.fmt(f),
             Self::Cancelled => f.write_str("cancelled; nothing was written"),
         }

@@ -161,7 +161,7 @@ impl fmt::Display for RelationalError {
             Self::UnknownColumn { name, known } => {
                 write!(f, "no column is called {name:?}")?;
                 if let Some(nearest) = nearest(name, known) {
-                    write!(f, "; did you mean {nearest:?}?")?;
+                    write!(f, " (did you mean {nearest:?}?)")?;
                 }
                 match known.is_empty() {
                     true => f.write_str("; the table has no columns"),

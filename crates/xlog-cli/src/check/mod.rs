@@ -39,7 +39,8 @@ pub(crate) struct CheckOptions {
     #[arg(value_name = "LOG")]
     log: Option<PathBuf>,
     /// How many programs; for a log, how many interleavings
-    #[arg(long, default_value_t = 1000, value_name = "COUNT")]
+    #[arg(long, default_value_t = 1000, value_name = "COUNT",
+          value_parser = clap::value_parser!(u64).range(1..))]
     seeds: u64,
     /// The first seed; the others follow it
     #[arg(long, default_value_t = 1, value_name = "SEED")]

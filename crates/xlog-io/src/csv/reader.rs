@@ -87,7 +87,8 @@ impl<'s> Survey<'s> {
         let mut head = Vec::new();
         let over = stream.read_onto(&mut head, HEAD_BYTES)?;
         if let Some(other) = Format::of_magic(&head).filter(|other| other.is_binary()) {
-            let message = format!("it is {other}, and no text; give its format as {other}");
+            let message =
+                format!("it is {other}, and no text; name it with --input-format {other}");
             return Err(FileError::new(&input.name, message));
         }
         let quote = self.options.quote;

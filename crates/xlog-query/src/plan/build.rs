@@ -292,7 +292,10 @@ impl Builder {
         let (a, b) = (self.schema(left), self.schema(right));
         if a.len() != b.len() {
             let (expected, found) = (a.len(), b.len());
-            return Err(RelationalError::WidthMismatch { expected, found }.into());
+            return Err(QueryError::plan(format!(
+                "one table has {expected} columns and the other {found}; a plan (xlog run) can \
+                 select the same columns of both in steps before"
+            )));
         }
         let mut fields = Vec::new();
         for (a, b) in a.fields().iter().zip(b.fields()) {

@@ -173,7 +173,7 @@ impl File<'_> {
     fn unknown(&self, key: &Spanned<std::borrow::Cow<'_, str>>, known: &[&str]) -> QueryError {
         let name = key.get_ref();
         let meant = nearest(name, known.iter().copied());
-        let meant = meant.map(|name| format!("; did you mean {name:?}?")).unwrap_or_default();
+        let meant = meant.map(|name| format!(" (did you mean {name:?}?)")).unwrap_or_default();
         let message = format!("{name:?} is not known here{meant}; there are {}", known.join(", "));
         self.error(key.span().start, message)
     }

@@ -58,7 +58,9 @@ pub(super) fn run(lab: &Lab, report: &mut Report) -> Result<(), Failure> {
         matches!(pair, [a, b] if a.action == LogAction::Allocate && b.action == LogAction::Free
             && a.generation == b.generation)
     });
-    if records.len() != KEPT || !pairs {
+    // A quick run has fewer pairs than the log keeps records.
+    let all = if lab.quick { !records.is_empty() } else { records.len() == KEPT };
+    if !all || !pairs {
         Err("the log has not every pair")?;
     }
     if !nothing.records().is_empty() {
