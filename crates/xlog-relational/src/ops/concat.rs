@@ -28,8 +28,8 @@ pub fn concat(tables: &[&Table], stream: StreamId) -> RelationalResult<Table> {
     concat_windows(&windows, stream)
 }
 
-/// Some rows of each table, those of the first one first: [`concat`] of windows, without a copy of
-/// each. Windows end where their table does.
+/// Some rows of each table, those of the first one first: [`concat()`] of windows, without a copy
+/// of each. Windows end where their table does.
 ///
 /// ```
 /// use std::sync::Arc;

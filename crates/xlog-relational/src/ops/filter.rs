@@ -228,6 +228,7 @@ impl Plan<'_> {
         }
         let count = count as usize;
         let mut columns = Vec::with_capacity(table.width());
+        let mut batch = engine.batch(stream);
         for ((name, column), selected) in table.columns().zip(selected) {
             let column = match (selected, &rows) {
                 (Selected::Words(values), rows) => {
@@ -236,11 +237,14 @@ impl Plan<'_> {
                 (Selected::Longs(values), rows) => {
                     kept(column, values, rows.as_ref(), count, stream)?
                 }
-                (Selected::ByRows, Some(rows)) => take_once(column, rows, count as u64, stream)?,
+                (Selected::ByRows, Some(rows)) => {
+                    take_once(column, rows, count as u64, &mut batch)?
+                }
                 (Selected::ByRows, None) => column.clone(),
             };
             columns.push((name, column));
         }
+        batch.submit()?;
         Table::new(engine, columns)
     }
 

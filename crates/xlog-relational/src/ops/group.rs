@@ -78,10 +78,12 @@ fn run(
         keys.iter().map(|key| table.column(key)).collect::<RelationalResult<_>>()?;
     let grouping = grouping(table, &columns, stream)?;
     let mut result = Vec::new();
+    let mut batch = table.engine().batch(stream);
     for column in columns {
         let (rows, count) = (grouping.rows(), grouping.count());
-        result.push(take_column(column, rows, count, Missing::Never, stream)?);
+        result.push(take_column(column, rows, count, Missing::Never, &mut batch)?);
     }
+    batch.submit()?;
     let mut figures = Figures::new(table, &grouping, aggregates.len(), stream);
     for (aggregate, field) in aggregates.iter().zip(&schema.fields()[keys.len()..]) {
         result.push(figures.column(aggregate, field)?);

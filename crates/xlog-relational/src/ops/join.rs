@@ -230,12 +230,13 @@ impl<'j> Join<'j> {
             true => (rows.build.as_ref(), Some(&rows.probe)),
             false => (Some(&rows.probe), rows.build.as_ref()),
         };
+        let mut batch = engine.batch(stream);
         let mut columns = Vec::new();
         if let Some(numbers) = left {
             let missing = self.kind.keeps_right();
             for (name, column) in self.left.columns() {
                 let missing = self.missing(missing, self.keys.iter().any(|(a, _)| *a == name));
-                columns.push(take_column(column, numbers, rows.count, missing, stream)?);
+                columns.push(take_column(column, numbers, rows.count, missing, &mut batch)?);
             }
         }
         if let Some(numbers) = right.filter(|_| !self.kind.is_left_only()) {
@@ -246,9 +247,10 @@ impl<'j> Join<'j> {
                     continue;
                 }
                 let missing = self.missing(missing, self.keys.iter().any(|(_, b)| *b == name));
-                columns.push(take_column(column, numbers, rows.count, missing, stream)?);
+                columns.push(take_column(column, numbers, rows.count, missing, &mut batch)?);
             }
         }
+        batch.submit()?;
         Table::new(engine, self.names.iter().cloned().zip(columns))
     }
 

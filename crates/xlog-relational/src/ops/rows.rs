@@ -2,14 +2,14 @@
 
 use std::sync::Arc;
 
-use xlog_cuda::{device_runtime::StreamId, memory::TrackedCudaSlice};
+use xlog_cuda::{device_runtime::StreamId, launch::LaunchBatch, memory::TrackedCudaSlice};
 
 use super::{keys::validity, stack};
 use crate::{
     Engine,
     column::{Column, ColumnParts, Values},
     error::{RelationalError, RelationalResult},
-    primitives::{gather, gather_bits, rows_valid},
+    primitives::{gather_bits_in, gather_in, rows_valid_in},
     table::Table,
 };
 
@@ -22,20 +22,24 @@ pub(super) fn take_rows(
     count: u64,
     stream: StreamId,
 ) -> RelationalResult<Table> {
-    let columns =
-        table.columns().map(|(name, column)| Ok((name, take_once(column, rows, count, stream)?)));
-    Table::new(table.engine(), columns.collect::<RelationalResult<Vec<_>>>()?)
+    let mut batch = table.engine().batch(stream);
+    let columns = table
+        .columns()
+        .map(|(name, column)| Ok((name, take_once(column, rows, count, &mut batch)?)))
+        .collect::<RelationalResult<Vec<_>>>()?;
+    batch.submit()?;
+    Table::new(table.engine(), columns)
 }
 
 /// The values of one column by row numbers, of which none comes more often than there are rows like
-/// it.
+/// it, once a batch has run.
 pub(super) fn take_once(
     column: &Column,
     rows: &TrackedCudaSlice<u32>,
     count: u64,
-    stream: StreamId,
+    batch: &mut LaunchBatch<'_>,
 ) -> RelationalResult<Column> {
-    let taken = take_column(column, rows, count, Missing::Never, stream)?;
+    let taken = take_column(column, rows, count, Missing::Never, batch)?;
     // As many rows are all of them, and as many missing ones as before.
     let null_count = column.null_count().filter(|_| count == column.len() as u64);
     let parts = ColumnParts { null_count, ..taken.parts().clone() };
@@ -53,25 +57,25 @@ pub(super) enum Missing {
     Rows,
 }
 
-/// The values of one column by row numbers.
+/// The values of one column by row numbers, once a batch has run.
 pub(super) fn take_column(
     column: &Column,
     rows: &TrackedCudaSlice<u32>,
     count: u64,
     missing: Missing,
-    stream: StreamId,
+    batch: &mut LaunchBatch<'_>,
 ) -> RelationalResult<Column> {
     let (engine, length) = (column.engine(), column.len() as u64);
     let len = host_count(count, "rows")?;
     let values = match column.values() {
-        Values::Bytes(values) => gather(engine, stream, values, length, rows, count)?.into(),
-        Values::Words(values) => gather(engine, stream, values, length, rows, count)?.into(),
-        Values::Longs(values) => gather(engine, stream, values, length, rows, count)?.into(),
+        Values::Bytes(values) => gather_in(engine, batch, values, length, rows, count)?.into(),
+        Values::Words(values) => gather_in(engine, batch, values, length, rows, count)?.into(),
+        Values::Longs(values) => gather_in(engine, batch, values, length, rows, count)?.into(),
     };
     let bits = match (validity(column), missing) {
         (_, Missing::NoNulls) | (None, Missing::Never) => None,
-        (Some(bits), _) => Some(gather_bits(engine, stream, bits, length, rows, count)?),
-        (None, Missing::Rows) => Some(rows_valid(engine, stream, rows, length, count)?),
+        (Some(bits), _) => Some(gather_bits_in(engine, batch, bits, length, rows, count)?),
+        (None, Missing::Rows) => Some(rows_valid_in(engine, batch, rows, length, count)?),
     };
     // Nobody writes the word that stands for the bits of no row.
     let bits = bits.filter(|_| len > 0);

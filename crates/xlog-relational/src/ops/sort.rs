@@ -193,8 +193,11 @@ where
         _ => {
             let numbers = iota(engine, stream, 0u32, rows)?;
             let pairs = sort_bit_pairs(engine, stream, keys, &numbers, rows, &bits, order)?;
-            let fetched = others.iter().map(|other| take_once(other, &pairs.1, rows, stream));
-            (pairs.0.into(), fetched.collect::<RelationalResult<_>>()?)
+            let mut batch = engine.batch(stream);
+            let fetched = others.iter().map(|other| take_once(other, &pairs.1, rows, &mut batch));
+            let fetched = fetched.collect::<RelationalResult<_>>()?;
+            batch.submit()?;
+            (pairs.0.into(), fetched)
         }
     };
     let mut others = others.into_iter();

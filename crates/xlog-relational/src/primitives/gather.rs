@@ -6,7 +6,7 @@ use xlog_core::ScalarType::{F32, F64, I32, I64, U8, U32, U64};
 use xlog_cuda::{
     LaunchDims,
     device_runtime::{ResourceError, ResourceResult, StreamId},
-    launch::DeviceElement,
+    launch::{DeviceElement, LaunchBatch},
     memory::TrackedCudaSlice,
 };
 use xlog_driver::{
@@ -190,20 +190,45 @@ pub fn gather<T: Gatherable, R: RowNumber>(
     rows: &TrackedCudaSlice<R>,
     count: u64,
 ) -> ResourceResult<TrackedCudaSlice<T>> {
+    at_once(engine, stream, |batch| gather_in(engine, batch, values, length, rows, count))
+}
+
+/// [`gather`], as a step of a batch.
+pub(crate) fn gather_in<T: Gatherable, R: RowNumber>(
+    engine: &Engine,
+    batch: &mut LaunchBatch<'_>,
+    values: &TrackedCudaSlice<T>,
+    length: u64,
+    rows: &TrackedCudaSlice<R>,
+    count: u64,
+) -> ResourceResult<TrackedCudaSlice<T>> {
     checked(length, values.len(), "the values to gather from")?;
     let places = checked(count, rows.len(), "the row numbers to gather by")?;
-    let out = engine.alloc(room(places), stream, "gathered")?;
+    let out = engine.alloc(room(places), batch.stream(), "gathered")?;
     if places > 0 {
         engine
-            .launch(R::gather(T::KERNELS), stream)?
+            .launch(R::gather(T::KERNELS), batch.stream())?
             .input(values)
             .input(rows)
             .output(&out)
             .value(length)
             .value(count)
-            .launch(LaunchDims::for_elements(places.div_ceil(4)))?;
+            .launch_in(batch, LaunchDims::for_elements(places.div_ceil(4)))?;
     }
     Ok(out)
+}
+
+/// Has a batch of its own do one thing.
+#[track_caller]
+fn at_once<T>(
+    engine: &Engine,
+    stream: StreamId,
+    step: impl FnOnce(&mut LaunchBatch<'_>) -> ResourceResult<T>,
+) -> ResourceResult<T> {
+    let mut batch = engine.batch(stream);
+    let made = step(&mut batch)?;
+    batch.submit()?;
+    Ok(made)
 }
 
 /// Bit `rows[i]` of `bits`, 32 to a word, for the first `count` row numbers. A row number that is
@@ -218,12 +243,24 @@ pub fn gather_bits<R: RowNumber>(
     rows: &TrackedCudaSlice<R>,
     count: u64,
 ) -> ResourceResult<TrackedCudaSlice<u32>> {
+    at_once(engine, stream, |batch| gather_bits_in(engine, batch, bits, length, rows, count))
+}
+
+/// [`gather_bits`], as a step of a batch.
+pub(crate) fn gather_bits_in<R: RowNumber>(
+    engine: &Engine,
+    batch: &mut LaunchBatch<'_>,
+    bits: &TrackedCudaSlice<u32>,
+    length: u64,
+    rows: &TrackedCudaSlice<R>,
+    count: u64,
+) -> ResourceResult<TrackedCudaSlice<u32>> {
     let words = checked(length.div_ceil(32), bits.len(), "the words of bits to gather from")?;
     let places = checked(count, rows.len(), "the row numbers to gather by")?;
-    let out = engine.alloc(room(places.div_ceil(32)), stream, "gathered bits")?;
+    let out = engine.alloc(room(places.div_ceil(32)), batch.stream(), "gathered bits")?;
     if places > 0 {
         engine
-            .launch(R::BITS, stream)?
+            .launch(R::BITS, batch.stream())?
             .input(bits)
             .input(rows)
             .output(&out)
@@ -231,7 +268,7 @@ pub fn gather_bits<R: RowNumber>(
             .value(count)
             .value(words as u64)
             .value(places.div_ceil(32) as u64)
-            .launch(LaunchDims::for_elements(places))?;
+            .launch_in(batch, LaunchDims::for_elements(places))?;
     }
     Ok(out)
 }
@@ -246,17 +283,28 @@ pub fn rows_valid<R: RowNumber>(
     length: u64,
     count: u64,
 ) -> ResourceResult<TrackedCudaSlice<u32>> {
+    at_once(engine, stream, |batch| rows_valid_in(engine, batch, rows, length, count))
+}
+
+/// [`rows_valid`], as a step of a batch.
+pub(crate) fn rows_valid_in<R: RowNumber>(
+    engine: &Engine,
+    batch: &mut LaunchBatch<'_>,
+    rows: &TrackedCudaSlice<R>,
+    length: u64,
+    count: u64,
+) -> ResourceResult<TrackedCudaSlice<u32>> {
     let places = checked(count, rows.len(), "the row numbers to look at")?;
-    let out = engine.alloc(room(places.div_ceil(32)), stream, "validity of rows")?;
+    let out = engine.alloc(room(places.div_ceil(32)), batch.stream(), "validity of rows")?;
     if places > 0 {
         engine
-            .launch(R::VALID, stream)?
+            .launch(R::VALID, batch.stream())?
             .input(rows)
             .output(&out)
             .value(length)
             .value(count)
             .value(places.div_ceil(32) as u64)
-            .launch(LaunchDims::for_elements(places))?;
+            .launch_in(batch, LaunchDims::for_elements(places))?;
     }
     Ok(out)
 }

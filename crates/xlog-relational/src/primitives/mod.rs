@@ -20,6 +20,7 @@ mod tiles;
 mod unique;
 
 pub use gather::{Gatherable, RowNumber, fill, gather, gather_bits, iota, rows_valid};
+pub(crate) use gather::{gather_bits_in, gather_in, rows_valid_in};
 pub(crate) use group::Grouping;
 pub use group::{Aggregate, AggregateWords, Groups, Values, group_by, group_by_tuned};
 pub use hash::{KeyColumn, KeyWords, Keys, Tuning};

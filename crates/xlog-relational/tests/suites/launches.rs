@@ -96,4 +96,14 @@ fn operators_record_few_events(device: TestDevice) {
     let sum = [Aggregate::sum("value")];
     let groups = events(&|| group_by(&left, &["key"], &sum, streams[0]));
     assert!(groups <= 4, "{groups}");
+    // The rows that are found, then all columns of both sides.
+    let wide = left.select(&["key", "value"]).expect("columns");
+    let more = ["a", "b"].iter().fold(wide, |table, name| {
+        let column = table.column("value").expect("a column").clone();
+        let columns = table.columns().map(|(name, column)| (name.to_owned(), column.clone()));
+        let columns = columns.chain([((*name).to_owned(), column)]).collect::<Vec<_>>();
+        Table::new(&engine, columns).expect("a table")
+    });
+    let join = events(&|| hash_join(&more, &more, &on, JoinKind::Inner, streams[0]));
+    assert_eq!(join, 2);
 }
