@@ -152,8 +152,10 @@ fn compare(old: &[Map<String, Value>], new: &[Map<String, Value>]) -> Comparison
             let (Some(old), Some(new)) = (number(earlier, figure), number(row, figure)) else {
                 continue;
             };
-            // Of nothing, or of less than nothing, there is no ratio: both are noise around 0.
-            if old <= 0.0 || new <= 0.0 {
+            // Of nothing, or of less than nothing, there is no ratio: both are noise around 0. A
+            // count has no noise: none before and one now is worse by any measure.
+            let counts = figure.ends_with("_per_launch") && (old > 0.0 || new > 0.0);
+            if !counts && (old <= 0.0 || new <= 0.0) {
                 continue;
             }
             let ratio = if more_is_better { old / new } else { new / old };
@@ -210,8 +212,9 @@ impl Comparison {
         let count = self.figures.len();
         let better = self.figures.iter().filter(|one| one.ratio < 1.0 / NOISE).count();
         let worse = self.figures.iter().filter(|one| one.ratio > NOISE).count();
-        let logs: f64 = self.figures.iter().map(|one| one.ratio.ln()).sum();
-        let mean = (logs / count.max(1) as f64).exp();
+        let logs = self.figures.iter().map(|one| one.ratio.ln()).filter(|log| log.is_finite());
+        let (logs, ratios) = logs.fold((0.0, 0), |(sum, count), log| (sum + log, count + 1));
+        let mean = (logs / f64::from(ratios.max(1))).exp();
         let mut text = format!(
             "\n{count} figures: {better} better, {worse} worse, {} within {:.0} %; \
              {mean:.2} times as long on average (geometric mean)\n",
@@ -283,6 +286,16 @@ mod tests {
         let old = rows(&[r#"{"bench":"launch","above_raw_ns":-3.0,"waits_per_launch":0.0}"#]);
         let new = rows(&[r#"{"bench":"launch","above_raw_ns":4.0,"waits_per_launch":0.0}"#]);
         assert!(compare(&old, &new).figures.is_empty());
+        let more = rows(&[r#"{"bench":"launch","above_raw_ns":4.0,"waits_per_launch":1.0}"#]);
+        for (old, new, ratio, word) in
+            [(&old, &more, f64::INFINITY, "1 worse"), (&more, &old, 0.0, "1 better")]
+        {
+            let comparison = compare(old, new);
+            let found: Vec<_> = comparison.figures.iter().map(|one| one.ratio).collect();
+            assert_eq!(found, [ratio], "a count has no noise");
+            let summary = comparison.summary();
+            assert!(summary.contains(word) && summary.contains("1.00 times"), "{summary}");
+        }
     }
 
     #[test]

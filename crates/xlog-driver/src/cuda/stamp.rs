@@ -134,18 +134,19 @@ impl Clock {
         event: RawEvent,
     ) -> DriverResult<Option<f64>> {
         let mut nearest = None;
-        for base in self.bases.iter().rev() {
+        for (later, base) in self.bases.iter().rev().enumerate() {
             // SAFETY: both are live events that keep the time.
             let Some(elapsed) = (unsafe { event::elapsed(context, base.event, event) })? else {
                 return Ok(None);
             };
-            nearest = Some((base.nanoseconds, f64::from(elapsed) * 1e6));
+            nearest = Some((later, base.nanoseconds, f64::from(elapsed) * 1e6));
             if elapsed >= 0.0 {
                 break;
             }
         }
-        let Some((base, elapsed)) = nearest else { return Ok(None) };
-        if elapsed > REACH {
+        let Some((later, base, elapsed)) = nearest else { return Ok(None) };
+        // Once for all stamps of before: those have a later base now, which serves none of them.
+        if elapsed > REACH && later == 0 {
             self.add_base(context)?;
         }
         Ok(Some(base + elapsed))
@@ -161,10 +162,12 @@ impl Clock {
             event::synchronize(context, event)?;
             event::elapsed(context, last.event, event)?
         };
-        if let Some(elapsed) = elapsed {
-            let nanoseconds = last.nanoseconds + f64::from(elapsed) * 1e6;
-            self.bases.push(Base { event, nanoseconds });
-        }
+        let Some(elapsed) = elapsed else {
+            // SAFETY: the event that was just made, and its last use.
+            return unsafe { event::destroy(context, event) };
+        };
+        let nanoseconds = last.nanoseconds + f64::from(elapsed) * 1e6;
+        self.bases.push(Base { event, nanoseconds });
         Ok(())
     }
 }

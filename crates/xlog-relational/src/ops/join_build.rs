@@ -1,5 +1,7 @@
 //! Joins whose one side stays the same.
 
+use std::sync::Arc;
+
 use xlog_cuda::device_runtime::StreamId;
 
 use super::{
@@ -7,11 +9,11 @@ use super::{
     keys::{Key, refuse_too_many},
 };
 use crate::{
+    column::Column,
     error::{RelationalError, RelationalResult},
     join_kind::JoinKind,
     primitives::{BuiltSide, Keys, Tuning},
     table::Table,
-    types::DataType,
 };
 
 /// The side of a join that is looked up, made once and joined with one table after the other: with
@@ -49,7 +51,7 @@ impl JoinBuild {
     /// The left or the right table of joins of a kind, to be looked up by its keys.
     ///
     /// `None` where [`hash_join`](super::hash_join) has to see both tables at once: keys repeat
-    /// (which semi and anti joins do not mind), they are text or have more than 96 bits, or the
+    /// (which semi and anti joins do not mind), they have more than 96 bits (text has 32), or the
     /// kind keeps rows of this table that no other has a partner for.
     ///
     /// Waits for the device once.
@@ -66,8 +68,7 @@ impl JoinBuild {
             columns.push(table.column(key)?);
         }
         let keeps_own = if is_left { kind.keeps_left() } else { kind.keeps_right() };
-        let is_text = columns.iter().any(|column| column.data_type() == DataType::Utf8);
-        if keeps_own || is_text || columns.is_empty() || (is_left && kind.is_left_only()) {
+        if keeps_own || columns.is_empty() || (is_left && kind.is_left_only()) {
             return Ok(None);
         }
         let words = Key::all(columns, stream)?;
@@ -116,12 +117,29 @@ impl JoinBuild {
         keys: &[&str],
         stream: StreamId,
     ) -> RelationalResult<Table> {
-        let columns: RelationalResult<Vec<_>> = keys.iter().map(|key| other.column(key)).collect();
-        let theirs = Key::all(columns?, stream)?;
+        let theirs = keys
+            .iter()
+            .zip(&self.columns)
+            .map(|(key, own)| comparable(other.column(key)?, self.table.column(own)?, stream));
+        let theirs: Vec<Key> = theirs.collect::<RelationalResult<_>>()?;
         let (own, theirs) = (Key::columns(&self.keys), Key::columns(&theirs));
         let build = Keys { columns: &own, rows: self.table.rows() };
         let probe = Keys { columns: &theirs, rows: other.rows() };
         let rows = self.side.probe(self.table.engine(), stream, &build, &probe)?;
         join.table_of(&rows, self.is_left, stream)
     }
+}
+
+/// The words of a key column, comparable with those of `own`: text by the codes of its dictionary.
+fn comparable(column: &Column, own: &Column, stream: StreamId) -> RelationalResult<Key> {
+    let (Some(strings), Some(known)) = (column.dictionary(), own.dictionary()) else {
+        return Key::of(column, stream);
+    };
+    if Arc::ptr_eq(strings, known) {
+        return Key::of(column, stream);
+    }
+    // What the other side does not have gets a code that nobody has.
+    let code = |code| strings.get(code).and_then(|string| known.code_of(string));
+    let codes = (0..strings.len() as u32).map(|own| code(own).unwrap_or(u32::MAX));
+    Key::mapped(column, &codes.collect::<Vec<_>>(), stream)
 }

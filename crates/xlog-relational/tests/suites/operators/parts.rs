@@ -148,8 +148,8 @@ fn can_be_built(keys: &Relation, kind: JoinKind, is_left: bool) -> bool {
         JoinKind::Right => is_left,
         _ => false,
     };
-    let types = || keys.columns().iter().map(|column| column.field.data_type);
-    let bytes: usize = types().map(|data_type| data_type.size().max(4)).sum();
+    let types = keys.columns().iter().map(|column| column.field.data_type);
+    let bytes: usize = types.map(|data_type| data_type.size().max(4)).sum();
     let there = |row: &usize| keys.row(*row).iter().all(Option::is_some);
     let mut seen: Vec<_> =
         (0..keys.rows()).filter(there).map(|row| format!("{:?}", keys.row_identity(row))).collect();
@@ -157,7 +157,7 @@ fn can_be_built(keys: &Relation, kind: JoinKind, is_left: bool) -> bool {
     seen.sort();
     seen.dedup();
     let once = seen.len() == rows || matches!(kind, JoinKind::Semi | JoinKind::Anti);
-    fits && once && bytes <= 12 && types().all(|data_type| data_type != DataType::Utf8)
+    fits && once && bytes <= 12
 }
 
 fn built_once(engine: &Engine) {
