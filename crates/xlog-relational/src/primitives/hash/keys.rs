@@ -230,9 +230,9 @@ impl<'a> Prepared<'a> {
     }
 }
 
-/// One word of 64 bits a row, made of as many columns as fit into it; a null is a zero. Equal keys
-/// have equal words, also in different tables, whether those miss values or not. The hashes of the
-/// words have nothing to do with those of the keys.
+/// One word of 64 bits a row, made of all columns; a null is a zero. Equal keys have equal words,
+/// also in different tables, whether those miss values or not; different keys mostly have different
+/// ones. The hashes of the words have nothing to do with those of the keys.
 pub(in crate::primitives) fn words_of_keys<'a>(
     engine: &Engine,
     stream: StreamId,
@@ -240,33 +240,33 @@ pub(in crate::primitives) fn words_of_keys<'a>(
     absent: &Absent,
 ) -> ResourceResult<Prepared<'a>> {
     let rows = keys.rows;
-    let long = |column: &KeyColumn<'_>| matches!(column.words, KeyWords::U64(_));
-    let chosen: Vec<usize> = match keys.columns.iter().position(long) {
-        Some(column) => vec![column],
-        None => (0..keys.columns.len().min(2)).collect(),
-    };
-    let packed = match (&chosen[..], keys.columns[chosen[0]]) {
-        ([_], KeyColumn { words: KeyWords::U64(words), validity: None }) => Memory::Lent(words),
-        _ => {
-            let (purpose, mask) = (Purpose::Join, u32::MAX);
-            let mut packer =
-                Packer::new(engine, stream, [keys], false, purpose, absent, mask, false)?;
-            for (lane, column) in chosen.into_iter().enumerate() {
-                packer.add(column, lane as u32, lane == 0, NO_NULL_BIT)?;
-            }
-            Memory::Part(packer.keys, 0..rows as usize)
+    let mixed = |words: &SliceView<'_, u64>| -> ResourceResult<TrackedCudaSlice<u64>> {
+        let mixed = engine.alloc::<u64>((rows as usize).max(1), stream, "mixed keys")?;
+        if rows > 0 {
+            engine
+                .launch(&kernels::MIX, stream)?
+                .input(words)
+                .output(&mixed)
+                .value(rows)
+                .launch(dims(engine, rows, TILE))?;
         }
+        Ok(mixed)
     };
-    let mixed = engine.alloc::<u64>((rows as usize).max(1), stream, "mixed keys")?;
-    if rows > 0 {
-        engine
-            .launch(&kernels::MIX, stream)?
-            .input(&packed.view())
-            .output(&mixed)
-            .value(rows)
-            .launch(dims(engine, rows, TILE))?;
-    }
-    let keys = SideKeys::Longs { keys: Memory::Own(mixed), extra: None };
+    let words = if let [KeyColumn { words: KeyWords::U64(words), validity: None }] = keys.columns {
+        Memory::Own(mixed(words)?)
+    } else {
+        let (purpose, mask) = (Purpose::Join, u32::MAX);
+        let mut packer = Packer::new(engine, stream, [keys], false, purpose, absent, mask, false)?;
+        for column in 0..keys.columns.len() {
+            // The first two stand beside each other; a further one among the bits of those so far.
+            packer.add(column, u32::from(column == 1), column == 0, NO_NULL_BIT)?;
+            if column > 0 || keys.columns.len() == 1 {
+                packer.keys = Arc::new(mixed(&packer.keys.as_view())?);
+            }
+        }
+        Memory::Part(packer.keys, 0..rows as usize)
+    };
+    let keys = SideKeys::Longs { keys: words, extra: None };
     Ok(Prepared { keys, valid: None, values: None, used: None, rows })
 }
 

@@ -107,6 +107,18 @@ fn even_parts(engine: &Engine) {
         }
         assert_eq!((split.rows_of(256), split.rows_of(usize::MAX - 1)), (0, 0));
     }
+    // Which of several keys tells rows apart does not matter.
+    let counted: Vec<u64> = (0..50_000).collect();
+    let column = |values: &[u64]| Column::from_slice(engine, values, STREAM).expect("a column");
+    let (many, one) = (column(&counted), column(&[2024; 50_000]));
+    for place in 0..3 {
+        let columns = (0..3).map(|c| (["a", "b", "c"][c], if c == place { &many } else { &one }));
+        let table = Table::new(engine, columns.map(|(name, column)| (name, column.clone())));
+        let split = partition(&table.expect("a table"), &["a", "b", "c"], 16, STREAM);
+        let split = split.expect("parts");
+        let largest = (0..16).map(|part| split.rows_of(part)).max();
+        assert!(largest < Some(10_000), "{largest:?} of 50,000 rows by key {place}");
+    }
 }
 
 fn refusals(engine: &Engine) {
