@@ -21,7 +21,7 @@ use super::{
     desk::{Desk, DeskId, Ticket},
     lane::Lane,
     point::{Point, PointSet},
-    slot::{Follows, Slot, Word, pause},
+    slot::{CROWDED, Follows, Slot, Word, pause},
     uses::check_device,
 };
 use crate::{
@@ -189,13 +189,44 @@ impl UseTracker {
             return Quick::Ready(last_writes.the_same().unwrap_or_default());
         }
         // The rules are looked at one by one where one may be missing.
-        if others_read || !last_writes.are_of_one_lane() || cfg!(feature = "mutants") {
+        if cfg!(feature = "mutants") {
+            return Quick::Look;
+        }
+        if others_read {
+            let readers = readers & !(1 << lane);
+            return self.behind_readers(uses, readers, last_writes, own);
+        }
+        if !last_writes.are_of_one_lane() {
             return Quick::Look;
         }
         // Behind the latest write of a lane is behind all of them, and blocks that are only read
         // stay there for long.
         let last_write = |one: &BlockUse| self.slots.get(one.slot.0).map(Slot::last_write);
         let latest = uses.iter().filter_map(last_write).fold(Point::default(), Point::later);
+        if own.follows(latest) { Quick::Ready(Point::default()) } else { Quick::Behind(latest) }
+    }
+
+    /// A write of blocks that `readers`, other lanes, have read: if it is one lane, and the writes
+    /// before are this lane's own, then its latest read is all there is to follow.
+    #[inline(always)]
+    fn behind_readers(
+        &self,
+        uses: &[BlockUse],
+        readers: u64,
+        last_writes: PointSet,
+        own: &Lane,
+    ) -> Quick {
+        let one_reader = readers.is_power_of_two() && readers != CROWDED;
+        if !one_reader || !last_writes.are_all_of(own.index()) {
+            return Quick::Look;
+        }
+        let reader = &self.lanes[readers.trailing_zeros() as usize];
+        let read = |one: &BlockUse| {
+            let slot = self.slots.get(one.slot.0)?;
+            let counts = slot.readers_before(one.access) & readers != 0;
+            counts.then(|| reader.read_of(one.slot.0))
+        };
+        let latest = uses.iter().filter_map(read).fold(Point::default(), Point::later);
         if own.follows(latest) { Quick::Ready(Point::default()) } else { Quick::Behind(latest) }
     }
 

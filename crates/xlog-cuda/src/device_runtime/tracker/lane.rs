@@ -31,11 +31,9 @@ use crate::{
 /// The id of a lane no stream has.
 const VACANT: u32 = u32::MAX;
 
-/// Events a trail collects before the lane asks the device how far it has come. A question costs as
-/// much as a third of a launch, so it is not asked often; but events go round, the driver keeps
-/// state for each, and what goes round four times as far is out of the cache when it comes by
-/// again.
-const PROBE_AT: usize = sized(128, 1);
+/// Launches between two questions how far the device has come. One costs half a launch; but every
+/// event recorded in between is one more that goes round.
+const PROBE_EVERY: u64 = sized(256, 1) as u64;
 
 /// Events made at once.
 const EVENTS_AT_ONCE: usize = sized(32, 1);
@@ -85,15 +83,12 @@ pub(crate) struct Submit {
     idle_events: Vec<HeldEvent>,
     /// Done, but somebody still holds them.
     held_events: Vec<HeldEvent>,
-    next_probe: usize,
-    /// The lane's clock, to be copied in one go.
-    clock: Vec<u64>,
-    /// Lanes beyond this are at 0 there.
+    /// The tick before which the device is not asked again.
+    next_probe: u64,
+    /// Lanes beyond this are at 0 in the lane's clock.
     clock_len: usize,
     /// It changed since the last event.
     joined: bool,
-    /// Room for the clock of an event that is waited for.
-    pub(crate) source_clock: Vec<u64>,
 }
 
 impl Lane {
@@ -109,12 +104,7 @@ impl Lane {
             completed: Arc::clone(completed),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             reads: Chunked::new(),
-            submit: Mutex::new(Submit {
-                next_probe: PROBE_AT,
-                clock: vec![0; lanes],
-                source_clock: vec![0; lanes],
-                ..Submit::default()
-            }),
+            submit: Mutex::new(Submit { next_probe: PROBE_EVERY, ..Submit::default() }),
             trail: TinyLock::new(Trail::default()),
             idle: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
@@ -287,7 +277,7 @@ impl Lane {
         let mut submit = self.submit.lock();
         let event = match submit.idle_events.pop() {
             Some(event) => event,
-            None => submit.stock_up(device)?,
+            None => submit.stock_up(device, &self.trail)?,
         };
         // Counted before it is recorded, and what is enqueued on one stream happens one after the
         // other: whoever enqueues behind this event reads the new tick afterwards, and whoever
@@ -312,16 +302,18 @@ impl Lane {
         bump(&self.records);
         event.stand_for(Point::new(self.index, tick));
         let held = hold(&event);
-        let length = {
+        let spent = {
             let mut trail = self.trail.lock();
             if std::mem::take(&mut submit.joined) {
-                trail.push_clock(&submit.clock[..submit.clock_len]);
+                let clock = &self.clock[..submit.clock_len];
+                trail.push_clock(clock.iter().map(|tick| tick.load(Ordering::Relaxed)));
             }
             trail.push(tick, event);
-            trail.len()
+            // The next one, for the next record.
+            submit.idle_events.is_empty() && !submit.take_done(&mut trail, self.done())
         };
         publish(Point::new(self.index, tick));
-        if length >= submit.next_probe {
+        if spent && tick >= submit.next_probe {
             self.probe(device, &mut submit);
         }
         self.count_events(&submit);
@@ -330,40 +322,31 @@ impl Lane {
 
     /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
     /// that point followed. The wait has been queued, and `submit` is held.
+    #[inline]
     pub(crate) fn join(&self, submit: &mut Submit, source: usize, tick: u64, clock: &[u64]) {
-        let join = |submit: &mut Submit, lane: usize, tick: u64| {
-            if submit.clock[lane] < tick {
-                submit.clock[lane] = tick;
-                self.clock[lane].store(tick, Ordering::Release);
+        let join = |of_lane: &AtomicU64, tick: u64| {
+            if of_lane.load(Ordering::Relaxed) < tick {
+                of_lane.store(tick, Ordering::Release);
             }
         };
-        for (lane, tick) in clock.iter().enumerate() {
-            join(submit, lane, *tick);
-        }
-        join(submit, source, tick);
+        self.clock.iter().zip(clock).for_each(|(of_lane, tick)| join(of_lane, *tick));
+        join(&self.clock[source], tick);
         submit.joined = true;
         submit.clock_len = submit.clock_len.max(clock.len()).max(source + 1);
         bump(&self.waits);
     }
 
-    /// Notes that everything up to `tick` is done.
+    /// Notes that everything up to `tick` is done, and lets its events rest.
     pub(crate) fn complete(&self, tick: u64, submit: &mut Submit) {
         self.learn(tick);
         let mut recycled = std::mem::take(&mut submit.held_events);
         self.trail.lock().prune(tick, &mut recycled);
-        for event in recycled {
-            // Out of the trail, nobody can take a new hold; those who have one let go soon.
-            if HeldEvent::strong_count(&event) == 1 || leaves_out(Step::HeldEvent) {
-                submit.idle_events.push(event);
-            } else {
-                submit.held_events.push(event);
-            }
-        }
+        recycled.into_iter().for_each(|event| submit.let_rest(event));
         self.count_events(submit);
     }
 
     /// Notes that everything up to `tick` is done, and with it all that the event of that tick had
-    /// followed on other lanes. Its events go to rest when the lane next asks by itself.
+    /// followed on other lanes. Its events stay where they are until the lane needs one.
     pub(crate) fn learn(&self, tick: u64) {
         let mut clock: SmallVec<[u64; 40]> = SmallVec::from_elem(0, self.completed.len());
         let found = self.trail.lock().find(tick, &mut clock);
@@ -411,7 +394,7 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
-        let length = self.trail.lock().len();
+        let length = self.trail.lock().len_after(self.done());
         for back in [length / 8, length / 2, length.saturating_sub(1)] {
             let Some(found) = self.trail.lock().nth_newest(back) else { break };
             // SAFETY: the event is held by `found`.
@@ -419,26 +402,39 @@ impl Lane {
                 Ok(true) => {
                     let tick = found.tick;
                     drop(found);
-                    self.complete(tick, submit);
+                    self.learn(tick);
                     break;
                 }
                 Ok(false) => {}
                 Err(_) => break,
             }
         }
-        submit.next_probe = self.trail.lock().len() + PROBE_AT;
+        let held = std::mem::take(&mut submit.held_events);
+        held.into_iter().for_each(|event| submit.let_rest(event));
+        if submit.idle_events.is_empty() {
+            submit.take_done(&mut self.trail.lock(), self.done());
+        }
+        submit.next_probe = self.tick() + PROBE_EVERY;
     }
 
-    /// Events in the trail and events at rest.
+    /// The tick up to which the device is known to have come.
+    #[inline]
+    fn done(&self) -> u64 {
+        self.completed[self.index].load(Ordering::Acquire)
+    }
+
+    /// Events that stand for work that may still be running, or are held, and events at rest.
     pub(crate) fn events(&self) -> (usize, usize) {
-        let in_flight = self.trail.lock().len() + self.held.load(Ordering::Relaxed);
-        (in_flight, self.idle.load(Ordering::Relaxed))
+        let (held, idle) = (self.held.load(Ordering::Relaxed), self.idle.load(Ordering::Relaxed));
+        let (trail, done) = (self.trail.lock(), self.done());
+        (trail.len_after(done) + held, trail.len_until(done) + idle)
     }
 
     /// Destroys the events at rest.
     pub(crate) fn trim(&self, device: &CudaDevice) -> ResourceResult<()> {
         let idle = {
             let mut submit = self.submit.lock();
+            self.complete(self.done(), &mut submit);
             let idle = std::mem::take(&mut submit.idle_events);
             self.count_events(&submit);
             idle
@@ -480,7 +476,11 @@ impl Submit {
     /// launches, costs twice a launch, and one made among others a fraction of it.
     #[cold]
     #[inline(never)]
-    fn stock_up(&mut self, device: &CudaDevice) -> ResourceResult<HeldEvent> {
+    fn stock_up(
+        &mut self,
+        device: &CudaDevice,
+        trail: &TinyLock<Trail>,
+    ) -> ResourceResult<HeldEvent> {
         let make = || -> ResourceResult<HeldEvent> {
             let raw = device.note(device.driver().create_event())?;
             Ok(HeldEvent::new(RecordedEvent::new(raw)))
@@ -488,7 +488,30 @@ impl Submit {
         let event = make()?;
         // A failure among the others shows when they are needed.
         self.idle_events.extend((1..EVENTS_AT_ONCE).map_while(|_| make().ok()));
+        // Room for all of them at once: whoever records finds the allocator far away.
+        trail.lock().reserve(EVENTS_AT_ONCE);
         Ok(event)
+    }
+
+    /// Takes the oldest event of a trail that is done to be recorded next; false if there is none.
+    #[inline]
+    fn take_done(&mut self, trail: &mut Trail, done: u64) -> bool {
+        while self.idle_events.is_empty() {
+            let Some(event) = trail.take_done(done) else { return false };
+            self.let_rest(event);
+        }
+        true
+    }
+
+    /// Keeps an event that is done for the next record. Out of the trail, nobody can take a new
+    /// hold; those who have one let go soon.
+    #[inline]
+    fn let_rest(&mut self, event: HeldEvent) {
+        if HeldEvent::strong_count(&event) == 1 || leaves_out(Step::HeldEvent) {
+            self.idle_events.push(event);
+        } else {
+            self.held_events.push(event);
+        }
     }
 }
 

@@ -61,7 +61,10 @@ impl UseTracker {
         Ok(())
     }
 
-    /// The same for a single point, the commonest case.
+    /// The same for a single point, the commonest case. Inlined where that is met: a launch that
+    /// has to wait comes after many that had not to, and finds what it needs far from the
+    /// processor, code above all, function by function.
+    #[inline(always)]
     pub(super) fn queue_wait(&self, lane: &Lane, point: Point) -> ResourceResult<()> {
         if lane.follows(point) {
             return Ok(());
@@ -73,7 +76,8 @@ impl UseTracker {
             return Ok(());
         }
         let lanes = self.lanes_used();
-        let Some(found) = self.find_event(point, &mut submit.source_clock[..lanes]) else {
+        let mut clock = Clock::from_elem(0, lanes);
+        let Some(found) = self.find_event(point, &mut clock) else {
             return self.settle(point);
         };
         let device = self.device();
@@ -82,9 +86,7 @@ impl UseTracker {
         if !mutant::is(Mutant::SynchronisedTooSoon) {
             wait()?;
         }
-        let clock = std::mem::take(&mut submit.source_clock);
-        lane.join(&mut submit, point.lane(), found.tick, &clock[..lanes]);
-        submit.source_clock = clock;
+        lane.join(&mut submit, point.lane(), found.tick, &clock);
         if mutant::is(Mutant::SynchronisedTooSoon) { wait() } else { Ok(()) }
     }
 

@@ -71,6 +71,18 @@ fn launches_must_claim_to_be_in_order() {
 /// One thread waits for a point, while another waits for the stream of that point on the host, and
 /// records two more events there: so it prunes, and records the pruned one again.
 fn a_wait_meets_pruning() {
+    a_wait_meets(2, |rig| {
+        rig.tracker().synchronize(&rig.tracker().lanes()[0]).expect("waited");
+    });
+}
+
+/// The same, while another only goes on recording, finds out that the first event is done, and
+/// records it again.
+fn a_wait_meets_recording() {
+    a_wait_meets(3, |_| ());
+}
+
+fn a_wait_meets(records: usize, first: fn(&Rig)) {
     let (rig, (one, other)) = (Rig::new(2, false), two_threads());
     rig.create_streams();
     let lane = &rig.tracker().lanes()[0];
@@ -80,8 +92,8 @@ fn a_wait_meets_pruning() {
     let theirs = rig.clone();
     let record = move || {
         let (tracker, lane) = (theirs.tracker(), &theirs.tracker().lanes()[0]);
-        tracker.synchronize(lane).expect("waited");
-        (0..2).for_each(|_| lane.record(tracker.device(), |_| ()).expect("recorded"));
+        first(&theirs);
+        (0..records).for_each(|_| lane.record(tracker.device(), |_| ()).expect("recorded"));
     };
     let place = rig.driver.queue(rig.raw(STREAMS[0])).len();
     at_once(
@@ -104,6 +116,7 @@ fn a_wait_meets_pruning() {
 #[test]
 fn a_wait_is_for_the_point_asked_for_or_the_point_is_done() {
     explore("events, record, find and prune", Some(4), a_wait_meets_pruning);
+    explore("events, record, find and record again", Some(4), a_wait_meets_recording);
 }
 
 #[test]
@@ -111,6 +124,8 @@ fn held_events_must_rest_and_later_ones_be_passed_over() {
     let what = "a wait for work that came later";
     must_fail_without(Step::HeldEvent, what, Some(2), a_wait_meets_pruning);
     must_fail_without(Step::LaterEvent, what, Some(2), a_wait_meets_pruning);
+    must_fail_without(Step::HeldEvent, what, Some(2), a_wait_meets_recording);
+    must_fail_without(Step::LaterEvent, what, Some(2), a_wait_meets_recording);
 }
 
 /// A use in a pool of one stream, while the pool gets its second one.
