@@ -13,7 +13,10 @@ use xlog_driver::{
     MemoryInfo, RawFunction, cuda::CudaDriver, host::HostDriver,
 };
 
-use crate::device_runtime::{DeviceStack, ResourceError, ResourceResult, ResourceStack};
+use crate::{
+    device_runtime::{DeviceStack, ResourceError, ResourceResult, ResourceStack},
+    known_kernels::KnownKernels,
+};
 
 /// A device the runtime can drive: a GPU, or the host.
 ///
@@ -29,6 +32,7 @@ pub struct CudaDevice {
     /// Told of every launch's declared uses, if the driver has one.
     watcher: Option<Arc<dyn DeviceWatcher>>,
     reason: OnceLock<DriverError>,
+    kernels: KnownKernels,
     identity: u64,
 }
 
@@ -83,6 +87,7 @@ impl CudaDevice {
             lost: AtomicBool::new(false),
             watcher,
             reason: OnceLock::new(),
+            kernels: KnownKernels::default(),
             identity: IDENTITIES.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -123,7 +128,14 @@ impl CudaDevice {
         definition: &'static KernelDefinition,
     ) -> ResourceResult<LoadedKernel> {
         self.check_alive()?;
-        let function = self.note(self.driver.load_kernel(definition))?;
+        let function = match self.kernels.get(definition) {
+            Some(function) => function,
+            None => {
+                let function = self.note(self.driver.load_kernel(definition))?;
+                self.kernels.add(definition, function);
+                function
+            }
+        };
         Ok(LoadedKernel { function, definition, device: self.identity() })
     }
 

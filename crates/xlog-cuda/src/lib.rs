@@ -20,6 +20,7 @@ pub mod memory;
 pub mod mutant;
 
 mod device;
+mod known_kernels;
 mod sync;
 
 pub use device::{CudaDevice, LoadedKernel};

@@ -19,10 +19,15 @@ use xlog_driver::KernelDefinition;
 /// A device with its memory stack, ready to run operators. Cheap to clone; threads share it.
 #[derive(Clone)]
 pub struct Engine {
+    /// One pointer: every column has a clone, and threads that make them count in one place.
+    core: Arc<EngineCore>,
+}
+
+struct EngineCore {
     runtime: Arc<XlogDeviceRuntime>,
     manager: GpuMemoryManager,
     /// Streams that plans run on. Kept: a stream is home to the tables that were made on it.
-    workers: Arc<Mutex<Vec<StreamId>>>,
+    workers: Mutex<Vec<StreamId>>,
 }
 
 impl Engine {
@@ -56,15 +61,15 @@ impl Engine {
     }
 
     fn of(runtime: Arc<XlogDeviceRuntime>, manager: GpuMemoryManager) -> Self {
-        Self { runtime, manager, workers: Arc::default() }
+        Self { core: Arc::new(EngineCore { runtime, manager, workers: Mutex::default() }) }
     }
 
     /// Up to `count` streams that all plans of this engine share; fewer if the pool has no more,
     /// and the default one if it has none at all.
     pub fn worker_streams(&self, count: usize) -> ResourceResult<Vec<StreamId>> {
-        let mut workers = self.workers.lock();
+        let mut workers = self.core.workers.lock();
         while workers.len() < count {
-            match self.runtime.stream_pool().acquire() {
+            match self.core.runtime.stream_pool().acquire() {
                 Ok(stream) => workers.push(stream),
                 Err(ResourceError::DeviceLost) => return Err(ResourceError::DeviceLost),
                 // A full pool: what there is has to do.
@@ -81,19 +86,19 @@ impl Engine {
     /// Whether both share one runtime, so that memory of one can be used by the other.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.runtime, &other.runtime)
+        Arc::ptr_eq(&self.core.runtime, &other.core.runtime)
     }
 
     /// The runtime underneath.
     #[must_use]
     pub fn runtime(&self) -> &Arc<XlogDeviceRuntime> {
-        &self.runtime
+        &self.core.runtime
     }
 
     /// Where memory comes from.
     #[must_use]
     pub fn manager(&self) -> &GpuMemoryManager {
-        &self.manager
+        &self.core.manager
     }
 
     /// Memory for `len` values, first used on `stream`.
@@ -103,7 +108,7 @@ impl Engine {
         stream: StreamId,
         tag: &'static str,
     ) -> ResourceResult<TrackedCudaSlice<T>> {
-        self.manager.alloc_on(len, stream, AllocTag(tag))
+        self.core.manager.alloc_on(len, stream, AllocTag(tag))
     }
 
     /// A kernel, loaded when it is first asked for.
@@ -111,13 +116,13 @@ impl Engine {
         &self,
         definition: &'static KernelDefinition,
     ) -> ResourceResult<LoadedKernel> {
-        self.runtime.load_kernel(definition)
+        self.core.runtime.load_kernel(definition)
     }
 
     /// Steps on a stream under one event.
     #[track_caller]
     pub(crate) fn batch(&self, stream: StreamId) -> LaunchBatch<'_> {
-        LaunchBatch::new(&self.runtime, stream)
+        LaunchBatch::new(&self.core.runtime, stream)
     }
 
     /// A launch of a kernel on a stream.
@@ -128,7 +133,7 @@ impl Engine {
         stream: StreamId,
     ) -> ResourceResult<LaunchBuilder<'_>> {
         let kernel = self.kernel(definition)?;
-        Ok(LaunchBuilder::new(&self.runtime, &kernel, stream))
+        Ok(LaunchBuilder::new(&self.core.runtime, &kernel, stream))
     }
 }
 

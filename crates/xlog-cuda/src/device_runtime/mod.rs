@@ -74,6 +74,7 @@ pub(crate) use runtime::RuntimeCore;
 pub use runtime::XlogDeviceRuntime;
 pub use stack::{DeviceStack, ResourceStack};
 pub use stream_pool::StreamPool;
+pub(crate) use tracker::current_desk;
 pub use tracker::{TrackerStats, UseTracker, VirtualThread};
 pub(crate) use vocabulary::SlotHint;
 pub use vocabulary::{AllocTag, BlockId, BlockState, BlockUse, DeviceBlock, Generation, StreamId};

@@ -62,6 +62,9 @@ impl fmt::Debug for LaunchBatch<'_> {
     }
 }
 
+/// Steps there is room for from the first on: most operators have no more.
+const STEPS: usize = 6;
+
 #[derive(Debug)]
 #[expect(clippy::large_enum_variant, reason = "most steps are launches; none costs an allocation")]
 enum Step {
@@ -75,7 +78,7 @@ impl<'r> LaunchBatch<'r> {
     #[track_caller]
     pub fn new(runtime: &'r XlogDeviceRuntime, stream: StreamId) -> Self {
         let place = Location::caller();
-        let (steps, kept) = (Vec::new(), Vec::new());
+        let (steps, kept) = (Vec::with_capacity(STEPS), Vec::new());
         Self { runtime, stream, uses: Uses::default(), steps, kept, place }
     }
 

@@ -52,8 +52,9 @@ impl Uses {
     #[inline(never)]
     fn add_to_many(&mut self, one: BlockUse) {
         if self.many.is_empty() {
-            let few = self.to_vec();
-            self.many = few;
+            let mut many = Vec::with_capacity(4 * FEW);
+            many.extend_from_slice(self);
+            self.many = many;
         }
         self.many.push(one);
     }

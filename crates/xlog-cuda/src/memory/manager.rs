@@ -14,7 +14,9 @@ use xlog_core::MemoryBudget;
 use super::TrackedCudaSlice;
 use crate::{
     CudaDevice,
-    device_runtime::{AllocTag, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime},
+    device_runtime::{
+        AllocTag, ResourceError, ResourceResult, StreamId, XlogDeviceRuntime, current_desk,
+    },
 };
 
 /// Hands out [`TrackedCudaSlice`]s.
@@ -39,10 +41,16 @@ use crate::{
 /// ```
 #[derive(Clone)]
 pub struct GpuMemoryManager {
-    core: Arc<ManagerCore>,
+    /// One under a limit. Without one as many as threads are likely to allocate at once: each
+    /// slice holds on to one of them, and threads that count in one place wait for each other.
+    cores: Arc<[Arc<ManagerCore>]>,
 }
 
+/// Cores of a manager without a limit.
+const CORES: usize = 16;
+
 /// What a manager and its slices share.
+#[repr(align(128))] // processors fetch lines in pairs
 pub(crate) struct ManagerCore {
     pub(super) device: Arc<CudaDevice>,
     pub(super) runtime: Option<Arc<XlogDeviceRuntime>>,
@@ -73,8 +81,26 @@ impl GpuMemoryManager {
         budget: MemoryBudget,
         runtime: Option<Arc<XlogDeviceRuntime>>,
     ) -> Self {
-        let held = AtomicUsize::new(0);
-        Self { core: Arc::new(ManagerCore { device, runtime, budget, held }) }
+        let core = || {
+            let (device, runtime) = (Arc::clone(&device), runtime.clone());
+            Arc::new(ManagerCore { device, runtime, budget, held: AtomicUsize::new(0) })
+        };
+        let count = if budget.limit().is_some() { 1 } else { CORES };
+        Self { cores: (0..count).map(|_| core()).collect() }
+    }
+
+    /// The core that counts the calling thread's slices.
+    #[inline]
+    fn core(&self) -> &Arc<ManagerCore> {
+        match &self.cores[..] {
+            [one] => one,
+            several => &several[current_desk() as usize % several.len()],
+        }
+    }
+
+    /// Any of the cores: all but what they count is the same.
+    fn any(&self) -> &ManagerCore {
+        &self.cores[0]
     }
 
     /// `len` values on the default stream, their contents whatever was there before.
@@ -93,22 +119,21 @@ impl GpuMemoryManager {
     ) -> ResourceResult<TrackedCudaSlice<T>> {
         let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| ResourceError::OutOfBudget {
             requested: usize::MAX,
-            remaining: self.core.remaining(),
+            remaining: self.any().remaining(),
         })?;
-        self.core.reserve(bytes)?;
-        let slice = self.take(len, bytes, stream, tag);
-        slice.inspect_err(|_| self.core.give_back(bytes))
+        let core = self.core();
+        core.reserve(bytes)?;
+        let slice = Self::take(core, len, bytes, (stream, tag));
+        slice.inspect_err(|_| core.give_back(bytes))
     }
 
     #[track_caller]
     fn take<T: Pod>(
-        &self,
+        core: &Arc<ManagerCore>,
         len: usize,
         bytes: usize,
-        stream: StreamId,
-        tag: AllocTag,
+        (stream, tag): (StreamId, AllocTag),
     ) -> ResourceResult<TrackedCudaSlice<T>> {
-        let core = &self.core;
         if let Some(runtime) = &core.runtime {
             if runtime.device().identity() != core.device.identity() {
                 return Err("the manager's device is not its runtime's; make both from one".into());
@@ -129,19 +154,19 @@ impl GpuMemoryManager {
     /// Bytes held by slices that are alive.
     #[must_use]
     pub fn held_bytes(&self) -> usize {
-        self.core.held.load(Ordering::Relaxed)
+        self.cores.iter().map(|core| core.held.load(Ordering::Relaxed)).sum()
     }
 
     /// The most the manager may hold.
     #[must_use]
     pub fn budget(&self) -> MemoryBudget {
-        self.core.budget
+        self.any().budget
     }
 
     /// The runtime slices are freed through, if there is one.
     #[must_use]
     pub fn runtime(&self) -> Option<&Arc<XlogDeviceRuntime>> {
-        self.core.runtime.as_ref()
+        self.any().runtime.as_ref()
     }
 }
 
@@ -182,9 +207,9 @@ impl ManagerCore {
 impl fmt::Debug for GpuMemoryManager {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("GpuMemoryManager")
-            .field("budget", &self.core.budget)
+            .field("budget", &self.budget())
             .field("held", &self.held_bytes())
-            .field("runtime", &self.core.runtime)
+            .field("runtime", &self.runtime())
             .finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     join_kind::JoinKind,
     primitives::{self, JoinRows, Keys, Tuning, inner_join_payloads_tuned, join_tuned},
     table::Table,
-    types::{DataType, Schema},
+    types::DataType,
 };
 
 /// Left and right rows whose keys are equal: `on` names each key on both sides. [`JoinKind`] says
@@ -61,7 +61,7 @@ pub fn hash_join_tuned(
     tuning: Tuning,
     stream: StreamId,
 ) -> RelationalResult<Table> {
-    let join = Join::checked(left, right, on, kind, tuning)?;
+    let mut join = Join::checked(left, right, on, kind, tuning)?;
     let result = match join.single_words() {
         Some(words) => join.fused(words, stream),
         None => join.by_rows(stream),
@@ -110,19 +110,24 @@ impl<'j> Join<'j> {
         }
         refuse_too_many(left.rows(), "the left table")?;
         refuse_too_many(right.rows(), "the right table")?;
-        let schema = left.schema();
-        let mut fields = schema.fields().to_vec();
-        if !kind.is_left_only() {
-            fields.extend(right.schema().fields().iter().cloned().map(|mut field| {
-                if schema.index_of(&field.name).is_ok() {
-                    field.name.push_str("_right");
-                }
-                field
-            }));
+        let right_names = right.columns().map(|(name, _)| name);
+        let right_names = right_names.filter(|_| !kind.is_left_only()).map(|name| {
+            let is_left = left.columns().any(|(other, _)| other == name);
+            format!("{name}{}", if is_left { "_right" } else { "" })
+        });
+        let left_names = left.columns().map(|(name, _)| name.to_owned());
+        let names: Vec<String> = left_names.chain(right_names).collect();
+        for (index, name) in names.iter().enumerate() {
+            if names[..index].contains(name) {
+                return Err(RelationalError::DuplicateColumn { name: name.clone() });
+            }
         }
-        let schema = Schema::new(fields)?;
-        let names = schema.fields().iter().map(|field| field.name.clone()).collect();
         Ok(Self { left, right, keys: on.to_vec(), kind, tuning, names })
+    }
+
+    /// The result, whose columns are these.
+    fn table(&mut self, columns: Vec<Column>) -> RelationalResult<Table> {
+        Table::new(self.left.engine(), std::mem::take(&mut self.names).into_iter().zip(columns))
     }
 
     /// Whether the left table is the one that is looked up.
@@ -173,7 +178,7 @@ impl<'j> Join<'j> {
 
     /// The join whose payloads are written where the pair is found.
     fn fused(
-        &self,
+        &mut self,
         [left, right]: [SingleWords<'_>; 2],
         stream: StreamId,
     ) -> RelationalResult<Table> {
@@ -191,7 +196,7 @@ impl<'j> Join<'j> {
             true => (joined.build, joined.probe),
             false => (joined.probe, joined.build),
         };
-        let mut columns = Vec::new();
+        let mut columns = Vec::with_capacity(self.names.len());
         let (left_key, right_key) = self.keys[0];
         for (table, key, words) in [(self.left, left_key, left), (self.right, right_key, right)] {
             // A table that is its key alone has no use for the payload.
@@ -201,11 +206,11 @@ impl<'j> Join<'j> {
                 columns.push(column_of(column, values, count)?);
             }
         }
-        Table::new(engine, self.names.iter().cloned().zip(columns))
+        self.table(columns)
     }
 
     /// The join by row numbers, and then every column by those.
-    fn by_rows(&self, stream: StreamId) -> RelationalResult<Table> {
+    fn by_rows(&mut self, stream: StreamId) -> RelationalResult<Table> {
         let engine = self.left.engine();
         let [left, right] = self.side_keys(stream)?;
         let (left, right) = (Key::columns(&left), Key::columns(&right));
@@ -219,7 +224,7 @@ impl<'j> Join<'j> {
 
     /// The columns of both sides by row numbers.
     pub(super) fn table_of(
-        &self,
+        &mut self,
         rows: &JoinRows,
         builds_left: bool,
         stream: StreamId,
@@ -231,7 +236,7 @@ impl<'j> Join<'j> {
             false => (Some(&rows.probe), rows.build.as_ref()),
         };
         let mut batch = engine.batch(stream);
-        let mut columns = Vec::new();
+        let mut columns = Vec::with_capacity(self.names.len());
         if let Some(numbers) = left {
             let missing = self.kind.keeps_right();
             for (name, column) in self.left.columns() {
@@ -251,7 +256,7 @@ impl<'j> Join<'j> {
             }
         }
         batch.submit()?;
-        Table::new(engine, self.names.iter().cloned().zip(columns))
+        self.table(columns)
     }
 
     /// What the row numbers of a side may name, for one of its columns.

@@ -73,6 +73,12 @@ pub(crate) trait HoldsBlocks: Send + Sync {
     fn make_way(&self, _index: usize) {}
 }
 
+/// A small number for the calling thread that no other thread has meanwhile.
+#[inline]
+pub(crate) fn current_desk() -> u32 {
+    desk::DeskId::current().0
+}
+
 /// Every tracker there is, by number.
 static LIVING: parking_lot::Mutex<Vec<(u64, Weak<UseTracker>)>> =
     parking_lot::Mutex::new(Vec::new());

@@ -270,7 +270,7 @@ mod tests {
         for tick in 1..=4_000u64 {
             trail.push_clock([tick, 0, tick].into_iter());
             trail.push(tick, event(tick));
-            let done = if tick > 700 { tick - 700 } else { 0 };
+            let done = tick.saturating_sub(700);
             let taken = trail.take_done(done).map(|event| event.raw.0);
             assert_eq!(taken, (done > 0).then_some(done), "the oldest, once it is done");
             assert_eq!(trail.take_done(done).map(|event| event.raw.0), None);
