@@ -45,6 +45,8 @@ pub struct LaunchBatch<'r> {
     stream: StreamId,
     uses: Uses,
     steps: Vec<Step>,
+    /// The arguments of all launches, one after the other.
+    arguments: Vec<u64>,
     /// Memory that nobody else needs once everything is enqueued.
     kept: Vec<Box<dyn Send>>,
     place: &'static Location<'static>,
@@ -66,11 +68,23 @@ impl fmt::Debug for LaunchBatch<'_> {
 const STEPS: usize = 6;
 
 #[derive(Debug)]
-#[expect(clippy::large_enum_variant, reason = "most steps are launches; none costs an allocation")]
 enum Step {
-    Launch { function: RawFunction, dims: LaunchDims, arguments: Arguments },
-    Fill { address: u64, value: u8, bytes: usize },
-    Copy { from: u64, to: u64, bytes: usize },
+    /// With that many arguments: those after the ones of the launch before it.
+    Launch {
+        function: RawFunction,
+        dims: LaunchDims,
+        arguments: usize,
+    },
+    Fill {
+        address: u64,
+        value: u8,
+        bytes: usize,
+    },
+    Copy {
+        from: u64,
+        to: u64,
+        bytes: usize,
+    },
 }
 
 impl<'r> LaunchBatch<'r> {
@@ -78,8 +92,8 @@ impl<'r> LaunchBatch<'r> {
     #[track_caller]
     pub fn new(runtime: &'r XlogDeviceRuntime, stream: StreamId) -> Self {
         let place = Location::caller();
-        let (steps, kept) = (Vec::with_capacity(STEPS), Vec::new());
-        Self { runtime, stream, uses: Uses::default(), steps, kept, place }
+        let (steps, arguments) = (Vec::with_capacity(STEPS), Vec::with_capacity(16 * STEPS));
+        Self { runtime, stream, uses: Uses::default(), steps, arguments, kept: Vec::new(), place }
     }
 
     /// The stream it is for.
@@ -148,7 +162,9 @@ impl<'r> LaunchBatch<'r> {
         }
         uses.iter().for_each(|one| self.uses.add(one, one.access()));
         let (function, dims, arguments) = step;
-        self.steps.push(Step::Launch { function, dims, arguments: arguments.clone() });
+        let arguments = arguments.slots();
+        self.arguments.extend_from_slice(arguments);
+        self.steps.push(Step::Launch { function, dims, arguments: arguments.len() });
         Ok(())
     }
 
@@ -183,13 +199,16 @@ impl<'r> LaunchBatch<'r> {
         let (stream, uses, place) = (self.stream, &*self.uses, self.place);
         let mut started = Enqueue { runtime: self.runtime.core(), stream, uses, place }.start()?;
         let driver = self.runtime.device().driver();
+        let mut words = self.arguments.iter();
         for step in &self.steps {
             // SAFETY: arguments match their signature (checked when they were given), ranges are
             // as long as their views, and every block behind them is claimed.
             started.enqueue(|raw: RawStream| unsafe {
                 match step {
-                    Step::Launch { function, dims, arguments } => {
-                        driver.launch(*function, *dims, arguments, raw)
+                    Step::Launch { function, dims, arguments: count } => {
+                        let mut arguments = Arguments::new();
+                        words.by_ref().take(*count).for_each(|word| arguments.push_pointer(*word));
+                        driver.launch(*function, *dims, &arguments, raw)
                     }
                     Step::Fill { address, value, bytes } => {
                         driver.fill_bytes(*address, *value, *bytes, raw)

@@ -52,7 +52,7 @@ impl Uses {
     #[inline(never)]
     fn add_to_many(&mut self, one: BlockUse) {
         if self.many.is_empty() {
-            let mut many = Vec::with_capacity(4 * FEW);
+            let mut many = Vec::with_capacity(2 * FEW);
             many.extend_from_slice(self);
             self.many = many;
         }

@@ -230,7 +230,10 @@ impl Plan<'_> {
         let table = Table::new(self.engine, &mut batch, Table::slots_for(sides.build.rows))?;
         self.build(&sides.build, &table, &control, &mut batch)?;
         let output = self.look_up(&sides, &table, &control, &mut batch)?;
-        let words = batch.submit_and_download(&control.as_view())?.wait()?;
+        let words = batch.submit_and_download(&control.as_view())?;
+        // Freed behind the batch while the device is at it.
+        drop(control);
+        let words = words.wait()?;
         if words[control::REPEATS] == 0 {
             return Ok(Output { count: words[control::OUTPUT], ..output });
         }

@@ -172,7 +172,8 @@ pub(super) fn whatever_call_loses_the_device_everything_after_it_says_so(device:
             DriverCall::CopyToHost => other.download().map(drop),
             DriverCall::CopyOnDevice => other.copy_from(&data, a),
             DriverCall::FillBytes => data.fill_bytes(1, a),
-            DriverCall::LoadKernel => rig.runtime.load_kernel(&kernels::TOUCH_1).map(drop),
+            // One that nobody has loaded yet: the others are known.
+            DriverCall::LoadKernel => rig.runtime.load_kernel(&kernels::EMPTY_READ_8).map(drop),
             _ => rig.increment(&other, 1, b),
         };
         assert!(matches!(cause, Err(ResourceError::Driver(_))), "{call:?}: {cause:?}");
