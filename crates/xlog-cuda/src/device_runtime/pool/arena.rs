@@ -67,7 +67,13 @@ pub(super) struct Arena {
     live_blocks: usize,
     /// Blocks in use, by the lane they were allocated on.
     homed: Box<[u32]>,
+    /// Blocks that this lane took from other arenas since this one grew.
+    borrowed: u32,
 }
+
+/// Blocks that a lane takes from other arenas before its own grows instead. They go back to where
+/// they are from, so whoever keeps on borrowing looks for each of them anew, and meets others there.
+const BORROWS: u32 = 48;
 
 /// How full an arena is.
 #[derive(Clone, Copy, Debug, Default)]
@@ -94,7 +100,22 @@ impl Arena {
             slab_bytes: 0,
             live_bytes: 0,
             live_blocks: 0,
+            borrowed: 0,
         }
+    }
+
+    /// Notes a block from another arena.
+    pub(super) fn borrow_one(&mut self) {
+        self.borrowed += 1;
+    }
+
+    /// Whether it is time for memory of its own; the count begins anew then.
+    pub(super) fn has_borrowed_enough(&mut self) -> bool {
+        let enough = self.borrowed >= BORROWS;
+        if enough {
+            self.borrowed = 0;
+        }
+        enough
     }
 
     pub(super) fn fill(&self) -> Fill {

@@ -3,7 +3,8 @@
 //! Each stream has an *arena* of its own, so that threads on different streams do not meet. A
 //! request takes, in this order: memory of its own arena that needs no wait, memory of another
 //! arena that needs none, memory of its own arena behind the waits it needs, a new slab, and at
-//! last, when there is no more, any memory of any arena. The host waits only before a refusal.
+//! last, when there is no more, any memory of any arena. The host waits only before a refusal. A
+//! stream that has borrowed from others many times gets a slab of its own before it borrows again.
 //!
 //! Ordering: freed memory remembers the uses it has to follow, in the tracker's own terms. A stream
 //! that follows them gets it as it is; for any other, exactly the missing waits are queued. The
@@ -222,8 +223,15 @@ impl Core {
         {
             return Ok(chunk);
         }
+        let own = &self.arenas[lane.index()].0;
+        if own.lock().has_borrowed_enough()
+            && let Ok(chunk) = self.grow(class, lane)
+        {
+            return Ok(chunk);
+        }
         for index in self.others(lane) {
             if let Some(chunk) = self.take_from(index, class, Take::Ready, lane)? {
+                own.lock().borrow_one();
                 return Ok(chunk);
             }
         }

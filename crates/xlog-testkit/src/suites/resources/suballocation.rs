@@ -25,6 +25,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     another_streams_first_use_waits_for_the_uses_of_the_range_and_no_allocation,
     a_pair_on_one_stream_asks_nothing_of_the_driver,
     streams_that_need_little_take_little,
+    a_stream_that_keeps_borrowing_gets_memory_of_its_own,
     an_address_that_comes_back_has_a_larger_generation,
     a_stream_can_be_released_though_the_pool_grew_on_it,
     a_pool_over_a_pool_keeps_both_books,
@@ -259,6 +260,21 @@ fn a_pair_on_one_stream_asks_nothing_of_the_driver(device: TestDevice) {
 
 /// Whichever thread hands the memory out, and whether it was a block of its own or part of a range
 /// in between.
+fn a_stream_that_keeps_borrowing_gets_memory_of_its_own(device: TestDevice) {
+    for (maximum, slabs) in [(None, 2), (Some(SLAB), 1)] {
+        let (rig, pool) = pooled(device, maximum);
+        let [a, b] = rig.streams();
+        drop(slice(&rig, 1024, a));
+        rig.runtime.synchronize(a).unwrap_or_else(fail);
+        let borrow = |times: usize| (0..times).for_each(|_| drop(slice(&rig, 1024, b)));
+        borrow(20);
+        assert_eq!(pool.report().slabs, 1, "there is enough for both");
+        borrow(400);
+        assert_eq!(pool.report().slabs, slabs, "one of its own, if it may be, and no more");
+        assert_eq!((pool.report().live_blocks, pool.bytes_outstanding()), (0, 0));
+    }
+}
+
 fn an_address_that_comes_back_has_a_larger_generation(device: TestDevice) {
     let (rig, pool) = pooled(device, Some(SLAB));
     let [a] = rig.streams();
