@@ -72,7 +72,7 @@ pub(super) struct Arena {
 }
 
 /// Blocks that a lane takes from other arenas before its own grows instead. They go back to where
-/// they are from, so whoever keeps on borrowing looks for each of them anew, and meets others there.
+/// they are from, so whoever keeps on borrowing looks for each anew, and meets others there.
 const BORROWS: u32 = 48;
 
 /// How full an arena is.
