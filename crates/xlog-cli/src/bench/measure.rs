@@ -62,7 +62,7 @@ pub(super) fn alternate(
         }
         Ok(times)
     };
-    // Warm-up: modules, event pools and caches. A lane's event pool fills over 512 launches.
+    // Warm-up: modules, event pools and caches. A lane's event pool fills over some 300 launches.
     for _ in 0..WARM_UP {
         round(None)?;
     }

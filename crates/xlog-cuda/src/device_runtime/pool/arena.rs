@@ -67,7 +67,7 @@ pub(super) struct Arena {
     live_blocks: usize,
     /// Blocks in use, by the lane they were allocated on.
     homed: Box<[u32]>,
-    /// Blocks that this lane took from other arenas since this one grew.
+    /// Blocks that this lane took from other arenas since it last asked for a slab because of them.
     borrowed: u32,
 }
 

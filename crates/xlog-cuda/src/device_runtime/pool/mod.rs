@@ -209,7 +209,8 @@ impl Core {
     #[cold]
     #[inline(never)]
     fn take_elsewhere(&self, class: Class, lane: &Lane) -> ResourceResult<Chunk> {
-        let oldest = self.arenas[lane.index()].0.lock().oldest_of_many(class);
+        let own = &self.arenas[lane.index()].0;
+        let oldest = own.lock().oldest_of_many(class);
         if let Some(slot) = oldest
             && !self.tracker().follows_slot(slot, lane)
         {
@@ -223,7 +224,6 @@ impl Core {
         {
             return Ok(chunk);
         }
-        let own = &self.arenas[lane.index()].0;
         if own.lock().has_borrowed_enough()
             && let Ok(chunk) = self.grow(class, lane)
         {

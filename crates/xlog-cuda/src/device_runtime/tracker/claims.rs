@@ -101,6 +101,15 @@ enum Quick {
     Look,
 }
 
+impl Quick {
+    /// Claimed behind points of one lane: the latest of them covers the others.
+    #[inline(always)]
+    fn behind(points: impl Iterator<Item = Point>, own: &Lane) -> Self {
+        let latest = points.fold(Point::default(), Point::later);
+        if own.follows(latest) { Self::Ready(Point::default()) } else { Self::Behind(latest) }
+    }
+}
+
 impl UseTracker {
     /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
     /// none. Answers the lane of the launch and its ticket.
@@ -202,8 +211,7 @@ impl UseTracker {
         // Behind the latest write of a lane is behind all of them, and blocks that are only read
         // stay there for long.
         let last_write = |one: &BlockUse| self.slots.get(one.slot.0).map(Slot::last_write);
-        let latest = uses.iter().filter_map(last_write).fold(Point::default(), Point::later);
-        if own.follows(latest) { Quick::Ready(Point::default()) } else { Quick::Behind(latest) }
+        Quick::behind(uses.iter().filter_map(last_write), own)
     }
 
     /// A write of blocks that `readers`, other lanes, have read: if it is one lane, and the writes
@@ -226,8 +234,7 @@ impl UseTracker {
             let counts = slot.readers_before(one.access) & readers != 0;
             counts.then(|| reader.read_of(one.slot.0))
         };
-        let latest = uses.iter().filter_map(read).fold(Point::default(), Point::later);
-        if own.follows(latest) { Quick::Ready(Point::default()) } else { Quick::Behind(latest) }
+        Quick::behind(uses.iter().filter_map(read), own)
     }
 
     /// Claims what was not claimed quickly, and queues the waits.

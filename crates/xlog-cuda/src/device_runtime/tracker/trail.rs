@@ -142,12 +142,12 @@ pub(crate) struct Trail {
 impl Trail {
     /// Events of ticks after `done`.
     pub(crate) fn len_after(&self, done: u64) -> usize {
-        self.entries.len() - self.index_after(done)
+        self.entries.len() - self.len_until(done)
     }
 
     /// Events of ticks up to `done`.
     pub(crate) fn len_until(&self, done: u64) -> usize {
-        self.index_after(done)
+        self.entries.partition_point(|entry| entry.tick <= done)
     }
 
     /// Makes room for that many more events.
@@ -201,10 +201,6 @@ impl Trail {
     #[inline(never)]
     fn index_between(&self, tick: u64) -> usize {
         self.entries.partition_point(|entry| entry.tick < tick)
-    }
-
-    fn index_after(&self, tick: u64) -> usize {
-        self.entries.partition_point(|entry| entry.tick <= tick)
     }
 
     /// The event `back` entries before the newest.
