@@ -240,6 +240,24 @@ pub(super) fn a_manager_over_two_devices_is_refused(device: TestDevice) {
     assert_eq!((manager.held_bytes(), rig.resource.live_bytes()), (0, 0));
 }
 
+pub(super) fn what_every_thread_holds_is_counted_without_a_limit_too(device: TestDevice) {
+    let rig = Rig::new(device);
+    assert_eq!(rig.manager.budget().limit(), None);
+    let (before, ready) = (rig.manager.held_bytes(), std::sync::Barrier::new(4));
+    let take = &|len: usize| {
+        // All at once, so that each is a thread of its own to the runtime.
+        ready.wait();
+        rig.manager.alloc::<u32>(len).unwrap_or_else(fail)
+    };
+    let slices: Vec<_> = thread::scope(|scope| {
+        let takers = [100, 200, 300, 400].map(|len| scope.spawn(move || take(len)));
+        takers.into_iter().map(|taker| taker.join().expect("a slice")).collect()
+    });
+    assert_eq!(rig.manager.held_bytes() - before, 4 * (100 + 200 + 300 + 400));
+    drop(slices);
+    assert_eq!(rig.manager.held_bytes(), before, "given back by another thread");
+}
+
 pub(super) fn slices_are_shared_between_threads(device: TestDevice) {
     fn shared<T: Send + Sync>() {}
     shared::<TrackedCudaSlice<u32>>();

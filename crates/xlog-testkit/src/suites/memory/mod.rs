@@ -27,6 +27,7 @@ pub(super) const CASES: &[TestCase] = cases![
     zero_values_and_too_many_values_are_refused,
     a_manager_over_two_devices_is_refused,
     slices_are_shared_between_threads,
+    what_every_thread_holds_is_counted_without_a_limit_too,
     views_name_a_range_of_a_slice,
     views_that_leave_the_slice_are_out_of_bounds,
     copies_of_views_touch_only_the_view,

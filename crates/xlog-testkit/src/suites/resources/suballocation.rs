@@ -271,6 +271,10 @@ fn a_stream_that_keeps_borrowing_gets_memory_of_its_own(device: TestDevice) {
         assert_eq!(pool.report().slabs, 1, "there is enough for both");
         borrow(400);
         assert_eq!(pool.report().slabs, slabs, "one of its own, if it may be, and no more");
+        if slabs == 2 {
+            let _more = [(); 5].map(|()| slice(&rig, LEN / 4, b));
+            assert_eq!(pool.report().slabs, 2, "what does not fit there is borrowed again");
+        }
         assert_eq!((pool.report().live_blocks, pool.bytes_outstanding()), (0, 0));
     }
 }

@@ -34,6 +34,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     rule_5_memory_is_not_reused_while_any_reader_is_held,
     rule_5_an_unprepared_writes_predecessor_holds_the_free_too,
     rule_8_a_wait_does_not_cover_work_enqueued_after_the_use,
+    rule_8_a_wait_is_for_its_own_event_behind_hundreds_of_later_ones,
     rule_8_a_wait_for_an_allocation_does_not_cover_later_work,
     rule_8_a_kernel_that_ends_after_the_reader_does_not_hang,
 ];
@@ -347,6 +348,27 @@ fn rule_8_a_wait_does_not_cover_work_enqueued_after_the_use(device: TestDevice) 
     gate.open();
     assert!(done && held, "the reader waited for work behind the write");
     assert_eq!(seen.download().unwrap_or_else(fail), [7; LEN]);
+}
+
+/// More than a lane keeps at rest, and more than it takes until it asks how far the device has come:
+/// an event that may still be waited for is recorded again by none of them.
+fn rule_8_a_wait_is_for_its_own_event_behind_hundreds_of_later_ones(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [a, b] = rig.streams();
+    warm_up(&rig, LEN, &[a, b]);
+    let (data, seen) = (rig.filled(LEN, 0, a), rig.filled(LEN, 0, b));
+    let other = rig.filled(LEN, 0, a);
+    let gate = Gate::new(&rig);
+    rig.fill(&data, 7, a).unwrap_or_else(fail);
+    gate.hold(&rig, a);
+    (0..300).for_each(|round| rig.fill(&other, round, a).unwrap_or_else(fail));
+    rig.copy(&data, &seen, b).unwrap_or_else(fail);
+    let done = eventually(PLENTY, || rig.is_idle(b));
+    let held = !rig.is_idle(a);
+    gate.open();
+    assert!(done && held, "the reader waited for work behind the write");
+    assert_eq!(seen.download().unwrap_or_else(fail), [7; LEN]);
+    assert_eq!(other.download().unwrap_or_else(fail), [299; LEN]);
 }
 
 fn rule_8_a_wait_for_an_allocation_does_not_cover_later_work(device: TestDevice) {
