@@ -350,8 +350,8 @@ fn rule_8_a_wait_does_not_cover_work_enqueued_after_the_use(device: TestDevice) 
     assert_eq!(seen.download().unwrap_or_else(fail), [7; LEN]);
 }
 
-/// More than a lane keeps at rest, and more than it takes until it asks how far the device has come:
-/// an event that may still be waited for is recorded again by none of them.
+/// More than a lane keeps at rest, and more than it takes until it asks how far the device is: an
+/// event that may still be waited for is recorded again by none of them.
 fn rule_8_a_wait_is_for_its_own_event_behind_hundreds_of_later_ones(device: TestDevice) {
     let rig = Rig::new(device);
     let [a, b] = rig.streams();
