@@ -13,11 +13,13 @@ use crate::{Gate, Rig, TestCase, TestDevice, cases, fail};
 pub(super) const CASES: &[TestCase] = cases![
     read_after_write_waits_for_the_write,
     write_after_read_waits_for_the_read,
+    a_writer_waits_for_who_read_its_last_write,
     write_after_write_keeps_the_later_write,
     free_while_in_use_waits_for_the_use,
     first_use_after_allocation_waits_for_the_allocation,
     deaf_read_after_write_is_wrong_every_time,
     deaf_write_after_read_is_wrong_every_time,
+    a_deaf_writer_is_wrong_every_time,
     deaf_write_after_write_is_wrong_every_time,
     deaf_free_while_in_use_is_wrong_every_time,
     deaf_first_use_after_allocation_is_wrong_every_time,
@@ -105,6 +107,25 @@ fn write_after_read(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
     rig.fill(&data, OLD, b).unwrap_or_else(fail);
     open_after(rig, &gate, b);
     settle(rig, [a, b], &seen)
+}
+
+/// The same where the writer wrote the block last itself: all it has to follow is the read.
+fn write_after_read_of_an_own_write(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
+    let (data, seen) = (rig.filled(LEN, NEW, b), rig.filled(LEN, OLD, a));
+    let gate = Gate::new(rig);
+    gate.hold(rig, a);
+    rig.copy(&data, &seen, a).unwrap_or_else(fail);
+    rig.fill(&data, OLD, b).unwrap_or_else(fail);
+    open_after(rig, &gate, b);
+    settle(rig, [a, b], &seen)
+}
+
+fn a_writer_waits_for_who_read_its_last_write(device: TestDevice) {
+    assert_right(device, write_after_read_of_an_own_write);
+}
+
+fn a_deaf_writer_is_wrong_every_time(device: TestDevice) {
+    assert_deaf_is_wrong(device, write_after_read_of_an_own_write);
 }
 
 fn write_after_write(rig: &Rig, [a, b]: [StreamId; 2]) -> Vec<u32> {
