@@ -72,31 +72,38 @@ pub struct Parameter {
     pub scalar: ScalarType,
     /// How many values the kernel may touch behind it.
     pub extent: Extent,
+    /// Whether a launch may leave it out: the kernel is told so by another parameter, and gets a
+    /// null pointer.
+    pub optional: bool,
 }
 
 impl Parameter {
+    const fn new(name: &'static str, kind: ParameterKind, scalar: ScalarType) -> Self {
+        Self { name, kind, scalar, extent: Extent::Unchecked, optional: false }
+    }
+
     /// Memory the kernel reads.
     #[must_use]
     pub const fn input(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::In, scalar, extent: Extent::Unchecked }
+        Self::new(name, ParameterKind::In, scalar)
     }
 
     /// Memory the kernel writes.
     #[must_use]
     pub const fn output(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::Out, scalar, extent: Extent::Unchecked }
+        Self::new(name, ParameterKind::Out, scalar)
     }
 
     /// Memory the kernel reads and writes.
     #[must_use]
     pub const fn in_out(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::InOut, scalar, extent: Extent::Unchecked }
+        Self::new(name, ParameterKind::InOut, scalar)
     }
 
     /// A plain value.
     #[must_use]
     pub const fn value(name: &'static str, scalar: ScalarType) -> Self {
-        Self { name, kind: ParameterKind::Scalar, scalar, extent: Extent::Unchecked }
+        Self::new(name, ParameterKind::Scalar, scalar)
     }
 }
 
@@ -112,6 +119,13 @@ impl Parameter {
     #[must_use]
     pub const fn counted_by(mut self, index: u8) -> Self {
         self.extent = Extent::CountedBy(index);
+        self
+    }
+
+    /// The same parameter, which a launch may leave out.
+    #[must_use]
+    pub const fn optional(mut self) -> Self {
+        self.optional = true;
         self
     }
 }

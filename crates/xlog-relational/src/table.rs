@@ -60,6 +60,19 @@ impl Table {
         Ok(Self { engine: engine.clone(), rows, columns })
     }
 
+    /// A table that was made before it was known how many rows there would be: now it is.
+    pub(crate) fn with_rows(mut self, rows: usize) -> RelationalResult<Self> {
+        for (name, column) in &mut self.columns {
+            if !column.set_len(rows) {
+                let (column, expected) = (name.clone(), rows as u64);
+                let found = self.rows as u64;
+                return Err(RelationalError::LengthMismatch { column, expected, found });
+            }
+        }
+        self.rows = rows;
+        Ok(self)
+    }
+
     /// The engine whose memory it is.
     #[must_use]
     pub fn engine(&self) -> &Engine {

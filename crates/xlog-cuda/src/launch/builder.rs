@@ -13,7 +13,9 @@ use crate::{
     memory::{ByteView, Download, SliceView, TrackedCudaSlice},
 };
 
-/// Device memory that can be an argument: a slice, a view of part of one, or the bytes of a view.
+/// Device memory that can be an argument: a slice, a view of part of one, or the bytes of a view;
+/// or a view that is there or not, for a parameter that is
+/// [optional](xlog_driver::Parameter::optional).
 pub trait Region<T>: sealed::Sealed {
     #[doc(hidden)]
     fn address(&self) -> u64;
@@ -21,12 +23,17 @@ pub trait Region<T>: sealed::Sealed {
     fn values(&self) -> usize;
     #[doc(hidden)]
     fn declared(&self) -> Option<&BlockUse>;
+    #[doc(hidden)]
+    fn is_absent(&self) -> bool {
+        false
+    }
 }
 
 mod sealed {
     pub trait Sealed {}
     impl<T> Sealed for super::TrackedCudaSlice<T> {}
     impl<T> Sealed for super::SliceView<'_, T> {}
+    impl<T> Sealed for Option<super::SliceView<'_, T>> {}
     impl Sealed for super::ByteView<'_> {}
 }
 
@@ -57,6 +64,25 @@ impl<T> Region<T> for SliceView<'_, T> {
     #[inline(always)]
     fn declared(&self) -> Option<&BlockUse> {
         self.declaration()
+    }
+}
+
+impl<T> Region<T> for Option<SliceView<'_, T>> {
+    #[inline(always)]
+    fn address(&self) -> u64 {
+        self.as_ref().map_or(0, SliceView::ptr)
+    }
+    #[inline(always)]
+    fn values(&self) -> usize {
+        self.as_ref().map_or(0, SliceView::len)
+    }
+    #[inline(always)]
+    fn declared(&self) -> Option<&BlockUse> {
+        self.as_ref().and_then(SliceView::declaration)
+    }
+    #[inline(always)]
+    fn is_absent(&self) -> bool {
+        self.is_none()
     }
 }
 
@@ -168,6 +194,7 @@ impl<'r> LaunchBuilder<'r> {
     pub fn also<T>(&mut self, access: Access, memory: &impl Region<T>) -> &mut Self {
         match memory.declared() {
             Some(one) => self.uses.add(one, access),
+            None if memory.is_absent() => {}
             None => self.mistake_is(|_| untracked_argument("memory declared beside the arguments")),
         }
         self
@@ -189,6 +216,10 @@ impl<'r> LaunchBuilder<'r> {
         // One look at the parameter; whatever is out of the ordinary is found out about below.
         match (self.kernel.definition.parameters.get(position), memory.declared()) {
             (Some(parameter), Some(one)) if fits(parameter) => self.uses.add(one, access),
+            (Some(parameter), None) if memory.is_absent() && parameter.optional => {
+                self.expect::<T>(kind);
+            }
+            (Some(_), None) if memory.is_absent() => self.left_out(),
             (_, one) => self.unusual_memory::<T>(kind, one, values),
         }
         self.arguments.push_pointer(memory.address());
@@ -210,6 +241,21 @@ impl<'r> LaunchBuilder<'r> {
             Some(one) => self.uses.add(one, access),
             None => self.mistake_is(|this| untracked_argument(this.next_parameter())),
         }
+    }
+
+    /// A parameter that is not optional has no argument.
+    #[cold]
+    #[inline(never)]
+    fn left_out(&mut self) {
+        self.mistake_is(|this| {
+            ResourceError::StreamMisuse(format!(
+                "kernel {}: parameter {} ({}) cannot be left out; hand in its memory, or declare \
+                 it optional() if the kernel does not always touch it",
+                this.kernel.definition.name,
+                this.arguments.given(),
+                this.next_parameter()
+            ))
+        });
     }
 
     /// Checks the next argument against the kernel's signature.

@@ -203,6 +203,15 @@ impl Column {
         self.parts.len
     }
 
+    /// Makes it that long, if nothing is missing in it and its memory is.
+    pub(crate) fn set_len(&mut self, len: usize) -> bool {
+        let fits = self.parts.validity.is_none() && len <= self.parts.values.len();
+        if fits {
+            self.parts.len = len;
+        }
+        fits
+    }
+
     /// Whether there are none.
     #[must_use]
     pub fn is_empty(&self) -> bool {

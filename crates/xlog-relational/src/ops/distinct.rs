@@ -5,7 +5,7 @@ use xlog_cuda::{device_runtime::StreamId, memory::TrackedCudaSlice};
 use super::{
     group::representatives,
     keys::{Key, Words, refuse_too_many, validity},
-    rows::{host_count, take_rows, trimmed},
+    rows::{host_count, is_mostly_unused, take_rows, trimmed},
     stack::Stackable,
 };
 use crate::{
@@ -118,5 +118,9 @@ fn once<W: SortKey + Runs + Stackable>(
     }
     let sorted = sort_keys(engine, stream, words, len, &by)?;
     let (values, count) = unique(engine, stream, &sorted, len)?.wait()?;
-    Ok((trimmed(engine, values, count, stream)?, count))
+    let used = host_count(count, "different rows")?;
+    match is_mostly_unused(&values, used) {
+        true => Ok((trimmed(engine, &values, used, stream)?, count)),
+        false => Ok((values, count)),
+    }
 }

@@ -1,5 +1,7 @@
 //! Joins on equal keys.
 
+use std::sync::Arc;
+
 use xlog_cuda::{
     device_runtime::StreamId,
     memory::{SliceView, TrackedCudaSlice},
@@ -7,13 +9,13 @@ use xlog_cuda::{
 
 use super::{
     keys::{Key, refuse_foreign, refuse_too_many, validity},
-    rows::{Missing, host_count, take_column, trimmed},
+    rows::{Missing, host_count, is_mostly_unused, take_column, trimmed},
 };
 use crate::{
     column::{Column, ColumnParts, Values},
     error::{RelationalError, RelationalResult},
     join_kind::JoinKind,
-    primitives::{self, JoinRows, Keys, Tuning, inner_join_payloads_tuned, join_tuned},
+    primitives::{self, JoinRows, Keys, Tuning, join_payloads, join_tuned},
     table::Table,
     types::DataType,
 };
@@ -61,7 +63,7 @@ pub fn hash_join_tuned(
     tuning: Tuning,
     stream: StreamId,
 ) -> RelationalResult<Table> {
-    let mut join = Join::checked(left, right, on, kind, tuning)?;
+    let join = Join::checked(left, right, on, kind, tuning)?;
     let result = match join.single_words() {
         Some(words) => join.fused(words, stream),
         None => join.by_rows(stream),
@@ -126,8 +128,8 @@ impl<'j> Join<'j> {
     }
 
     /// The result, whose columns are these.
-    fn table(&mut self, columns: Vec<Column>) -> RelationalResult<Table> {
-        Table::new(self.left.engine(), std::mem::take(&mut self.names).into_iter().zip(columns))
+    fn table(&self, columns: Vec<Column>) -> RelationalResult<Table> {
+        Table::new(self.left.engine(), self.names.iter().cloned().zip(columns))
     }
 
     /// Whether the left table is the one that is looked up.
@@ -178,39 +180,48 @@ impl<'j> Join<'j> {
 
     /// The join whose payloads are written where the pair is found.
     fn fused(
-        &mut self,
+        &self,
         [left, right]: [SingleWords<'_>; 2],
         stream: StreamId,
     ) -> RelationalResult<Table> {
-        let engine = self.left.engine();
-        let joined = match self.builds_left() {
-            true => inner_join_payloads_tuned(engine, stream, left, right, self.tuning)?,
-            false => inner_join_payloads_tuned(engine, stream, right, left, self.tuning)?,
-        };
-        let count = joined.count;
-        let keep = |words: TrackedCudaSlice<u32>| -> RelationalResult<Values> {
-            Ok(trimmed(engine, words, count, stream)?.into())
-        };
-        let keys = keep(joined.keys)?;
-        let (left, right) = match self.builds_left() {
-            true => (joined.build, joined.probe),
-            false => (joined.probe, joined.build),
-        };
+        let (engine, builds_left) = (self.left.engine(), self.builds_left());
+        let sides = if builds_left { [left, right] } else { [right, left] };
+        // The table is made without rows: how many it has is known last.
+        let (count, made) = join_payloads(engine, stream, sides, self.tuning, |columns| {
+            let [keys, build, probe] = columns.map(Arc::new);
+            let columns = if builds_left { [keys, build, probe] } else { [keys, probe, build] };
+            (self.fused_table(&columns), columns)
+        })?;
+        let (mut table, mut columns) = (made.0?, made.1);
+        let rows = host_count(count, "rows of the join")?;
+        if is_mostly_unused(&columns[0], rows) {
+            for words in &mut columns {
+                *words = Arc::new(trimmed(engine, words, rows, stream)?);
+            }
+            table = self.fused_table(&columns)?;
+        }
+        table.with_rows(rows)
+    }
+
+    /// The table of a join of single words (keys, left payloads, right payloads), without rows.
+    fn fused_table(
+        &self,
+        [keys, left, right]: &[Arc<TrackedCudaSlice<u32>>; 3],
+    ) -> RelationalResult<Table> {
         let mut columns = Vec::with_capacity(self.names.len());
         let (left_key, right_key) = self.keys[0];
-        for (table, key, words) in [(self.left, left_key, left), (self.right, right_key, right)] {
-            // A table that is its key alone has no use for the payload.
-            let words = if table.width() == 2 { keep(words)? } else { keys.clone() };
+        for (table, key, payload) in [(self.left, left_key, left), (self.right, right_key, right)] {
             for (name, column) in table.columns() {
-                let values = if name == key { keys.clone() } else { words.clone() };
-                columns.push(column_of(column, values, count)?);
+                let words = if name == key { keys } else { payload };
+                let values = Values::Words(Arc::clone(words));
+                columns.push(column_of(column, values)?);
             }
         }
         self.table(columns)
     }
 
     /// The join by row numbers, and then every column by those.
-    fn by_rows(&mut self, stream: StreamId) -> RelationalResult<Table> {
+    fn by_rows(&self, stream: StreamId) -> RelationalResult<Table> {
         let engine = self.left.engine();
         let [left, right] = self.side_keys(stream)?;
         let (left, right) = (Key::columns(&left), Key::columns(&right));
@@ -224,7 +235,7 @@ impl<'j> Join<'j> {
 
     /// The columns of both sides by row numbers.
     pub(super) fn table_of(
-        &mut self,
+        &self,
         rows: &JoinRows,
         builds_left: bool,
         stream: StreamId,
@@ -303,7 +314,7 @@ fn are_words_alike(left: &Column, right: &Column) -> bool {
     match left.data_type() {
         DataType::F32 | DataType::F64 => false,
         DataType::Utf8 => match (left.dictionary(), right.dictionary()) {
-            (Some(a), Some(b)) => std::sync::Arc::ptr_eq(a, b),
+            (Some(a), Some(b)) => Arc::ptr_eq(a, b),
             _ => false,
         },
         _ => true,
@@ -321,10 +332,11 @@ pub(super) fn by_probe(kind: JoinKind) -> primitives::JoinKind {
     }
 }
 
-/// A column of other values, `count` of them and all there, that is `like` another one otherwise.
-fn column_of(like: &Column, values: Values, count: u64) -> RelationalResult<Column> {
-    let len = host_count(count, "rows of the join")?;
+/// A column of none of other values, in which nothing is missing, that is `like` another one
+/// otherwise.
+fn column_of(like: &Column, values: Values) -> RelationalResult<Column> {
+    let (data_type, dictionary) = (like.data_type(), like.dictionary().cloned());
     let parts =
-        ColumnParts { len, values, validity: None, null_count: None, ..like.parts().clone() };
+        ColumnParts { data_type, len: 0, values, validity: None, null_count: None, dictionary };
     Column::from_parts(like.engine(), parts)
 }

@@ -102,8 +102,8 @@ impl JoinBuild {
             true => (&self.table, other, own.zip(theirs).collect()),
             false => (other, &self.table, theirs.zip(own).collect()),
         };
-        let mut join = Join::checked(left, right, &on, self.kind, Tuning::default())?;
-        let result = self.joined(&mut join, other, keys, stream);
+        let join = Join::checked(left, right, &on, self.kind, Tuning::default())?;
+        let result = self.joined(&join, other, keys, stream);
         result.map_err(|error| {
             let what = format!("{} join of {} and {} rows", self.kind, left.rows(), right.rows());
             error.needing(&what, Some(join.needed()))
@@ -112,7 +112,7 @@ impl JoinBuild {
 
     fn joined(
         &self,
-        join: &mut Join<'_>,
+        join: &Join<'_>,
         other: &Table,
         keys: &[&str],
         stream: StreamId,

@@ -101,18 +101,19 @@ pub(super) fn host_count(count: u64, what: &str) -> RelationalResult<usize> {
 /// Bytes from which on memory that is mostly unused is given back.
 const WORTH_A_COPY: usize = 1 << 20;
 
-/// The first `count` values of memory that may be much longer: then in memory of their own.
+/// Whether memory is much longer than the `count` values in it.
+pub(super) fn is_mostly_unused<T>(values: &TrackedCudaSlice<T>, count: usize) -> bool {
+    values.len() / 2 > count && values.len() * size_of::<T>() >= WORTH_A_COPY
+}
+
+/// The first `count` values in memory of their own.
 pub(super) fn trimmed<T: stack::Stackable>(
     engine: &Engine,
-    values: TrackedCudaSlice<T>,
-    count: u64,
+    values: &TrackedCudaSlice<T>,
+    count: usize,
     stream: StreamId,
 ) -> RelationalResult<TrackedCudaSlice<T>> {
-    let (held, used) = (values.len(), host_count(count, "rows")?);
-    if held / 2 <= used || held * size_of::<T>() < WORTH_A_COPY {
-        return Ok(values);
-    }
-    stack::stack_values(engine, (&values, used), (&values, 0), stream)
+    stack::stack_values(engine, (values, count), (values, 0), stream)
 }
 
 #[cfg(test)]

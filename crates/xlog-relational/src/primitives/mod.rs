@@ -24,6 +24,7 @@ pub(crate) use gather::{gather_bits_in, gather_in, rows_valid_in};
 pub(crate) use group::Grouping;
 pub use group::{Aggregate, AggregateWords, Groups, Values, group_by, group_by_tuned};
 pub use hash::{KeyColumn, KeyWords, Keys, Tuning};
+pub(crate) use join::join_payloads;
 pub use join::{
     BuiltSide, JoinKind, JoinRows, JoinedPayloads, NO_ROW, PARTS, PartRows, inner_join_payloads,
     inner_join_payloads_tuned, join, join_tuned, part_rows,

@@ -16,8 +16,8 @@ use xlog_driver::{
 use super::{
     group::small::{MODULE, MOST_ROWS},
     hash::{
-        Absent, FirstRows, Keys, ONE_BLOCK, Purpose, SideKeys, SmallKey, Tuning, length, long_keys,
-        prepare, word_keys,
+        FirstRows, Keys, ONE_BLOCK, Purpose, SideKeys, SmallKey, Tuning, length, long_keys,
+        or_none, prepare, word_keys,
     },
     pending::{Pending, PendingCount},
     rows::{checked_rows, room},
@@ -72,9 +72,8 @@ pub(crate) fn keep_rows(
 ) -> ResourceResult<Pending<u32>> {
     left.check("the left table")?;
     right.check("the right table")?;
-    let absent = Absent::new(engine, stream)?;
     let mask = tuning.hash_mask;
-    let sides = prepare(engine, stream, [left, right], Purpose::Group, &absent, mask)?;
+    let sides = prepare(engine, stream, [left, right], Purpose::Group, mask)?;
     let out = engine.alloc::<u32>(room(left.rows as usize), stream, "rows kept")?;
     let count = match [&sides[0].keys, &sides[1].keys] {
         [SideKeys::Words(a), SideKeys::Words(b)] => engine
@@ -93,8 +92,8 @@ pub(crate) fn keep_rows(
             SideKeys::Longs { keys: a, extra: a_extra },
             SideKeys::Longs { keys: b, extra: b_extra },
         ] => {
-            let (a_extra, has_extra) = absent.or(a_extra.as_ref());
-            let (b_extra, _) = absent.or(b_extra.as_ref());
+            let (a_extra, has_extra) = or_none(a_extra.as_ref());
+            let (b_extra, _) = or_none(b_extra.as_ref());
             engine
                 .launch(&SMALL_U64, stream)?
                 .input(&a.view())
@@ -177,9 +176,9 @@ static SMALL_U64: KernelDefinition = KernelDefinition {
     module: &MODULE,
     parameters: &[
         Parameter::input("left", U64).counted_by(9),
-        Parameter::input("left_extra", U32),
+        Parameter::input("left_extra", U32).optional(),
         Parameter::input("right", U64).counted_by(10),
-        Parameter::input("right_extra", U32),
+        Parameter::input("right_extra", U32).optional(),
         Parameter::value("has_extra", U32),
         Parameter::value("mask", U32),
         Parameter::value("operation", U32),

@@ -1,14 +1,15 @@
 //! The launch builder: every argument mistake is an error that names the parameter, with nothing
 //! enqueued and nothing claimed.
 
-use xlog_core::Access;
+use xlog_core::{Access, ScalarType};
 use xlog_cuda::{
     LaunchDims, LoadedKernel,
     device_runtime::{AllocTag, ResourceError, ResourceResult, StreamId},
     kernels,
     launch::LaunchBuilder,
-    memory::TrackedCudaSlice,
+    memory::{Download, SliceView, TrackedCudaSlice},
 };
+use xlog_driver::{KernelDefinition, Parameter};
 
 use super::support::{
     assert_says, assert_unclaimed, assert_works, comes_true, is_injected, misuse, untracked,
@@ -19,6 +20,7 @@ pub(super) const CASES: &[TestCase] = cases![
     arguments_of_the_wrong_kind_name_their_parameter,
     arguments_of_the_wrong_type_name_their_parameter,
     a_count_that_leaves_the_memory_names_its_parameter,
+    only_an_optional_parameter_may_be_left_out,
     too_few_and_too_many_arguments_are_refused,
     the_first_mistake_is_the_one_reported,
     a_kernel_of_another_device_is_refused,
@@ -146,6 +148,55 @@ fn a_count_that_leaves_the_memory_names_its_parameter(device: TestDevice) {
     let mut builder = scene.builder();
     let within = builder.input(&half).in_out(&scene.data).value(1u32).value(LEN as u64 / 2);
     within.launch(DIMS).unwrap_or_else(fail);
+}
+
+/// A fill that may have nothing to fill.
+static FILL_IF_THERE: KernelDefinition = KernelDefinition {
+    parameters: &[
+        Parameter::output("out", ScalarType::U32).optional(),
+        Parameter::value("value", ScalarType::U32),
+        Parameter::value("n", ScalarType::U64),
+    ],
+    ..kernels::FILL_U32
+};
+
+fn only_an_optional_parameter_may_be_left_out(device: TestDevice) {
+    let scene = Scene::new(device);
+    let nothing: Option<SliceView<'_, u32>> = None;
+    let refusal = scene.refused(|| {
+        let mut builder = scene.builder();
+        builder.input(&nothing).in_out(&scene.data).value(1u32).value(LEN as u64).launch(DIMS)
+    });
+    assert_says(&refusal, &["xlog_mix_u32", "parameter 0", "(in)", "left out", "optional()"]);
+
+    let fill = scene.rig.kernel(&FILL_IF_THERE);
+    let builder = || LaunchBuilder::new(&scene.rig.runtime, &fill, scene.stream);
+    // It is still memory that the kernel writes, of its own type.
+    let refusal = scene.refused(|| builder().input(&nothing).value(7u32).value(0u64).launch(DIMS));
+    assert_says(&refusal, &["parameter 0", "(out)", "Out u32", "In u32"]);
+    let floats: Option<SliceView<'_, f32>> = None;
+    let refusal = scene.refused(|| builder().output(&floats).value(7u32).value(0u64).launch(DIMS));
+    assert_says(&refusal, &["parameter 0", "Out f32"]);
+
+    let launch = |memory: Option<SliceView<'_, u32>>, n: u64| {
+        builder().output(&memory).value(7u32).value(n).launch(DIMS).unwrap_or_else(fail);
+    };
+    launch(None, 0);
+    let data = scene.rig.zeros(LEN, scene.stream);
+    launch(Some(data.view(..LEN / 2).unwrap_or_else(fail)), LEN as u64 / 2);
+    let values = data.start_download(scene.stream).and_then(Download::wait).unwrap_or_else(fail);
+    assert_eq!(values[..LEN / 2], [7; LEN / 2]);
+    assert_eq!(values[LEN / 2..], [0; LEN / 2]);
+
+    // A view that is there is declared: another stream waits for the fill.
+    let [other] = scene.rig.streams();
+    let gate = Gate::new(&scene.rig);
+    gate.hold(&scene.rig, scene.stream);
+    launch(Some(data.as_view()), LEN as u64);
+    let download = data.start_download(other).unwrap_or_else(fail);
+    assert!(!comes_true(|| scene.rig.is_idle(other)), "it waits for the fill");
+    gate.open();
+    assert_eq!(download.wait().unwrap_or_else(fail), [7; LEN]);
 }
 
 fn too_few_and_too_many_arguments_are_refused(device: TestDevice) {

@@ -152,7 +152,7 @@ pub(super) static NUMBER: KernelDefinition = KernelDefinition {
     parameters: &[
         Parameter::input("table", U64).counted_by(1),
         Parameter::value("capacity", U64),
-        Parameter::input("row_of", U32),
+        Parameter::input("row_of", U32).optional(),
         Parameter::value("has_row_of", U32),
         Parameter::output("numbers", U32).counted_by(1),
         Parameter::output("rows", U32),
@@ -194,7 +194,7 @@ macro_rules! aggregate_definition {
                 Parameter::input("slots", U32).counted_by(9),
                 Parameter::input("numbers", U32),
                 Parameter::input("values", $scalar).counted_by(9),
-                Parameter::input("valid", U32),
+                Parameter::input("valid", U32).optional(),
                 Parameter::value("has_valid", U32),
                 Parameter::value("operation", U32),
                 Parameter::in_out("low", U64).counted_by(8),

@@ -17,7 +17,7 @@ use xlog_cuda::{
 use super::{
     gather::{gather, gather_bits},
     hash::{
-        Absent, KeyColumn, KeyWords, Keys, Memory, Pairs, Prepared, Purpose, Table, Tuning, dims,
+        KeyColumn, KeyWords, Keys, Memory, Pairs, Prepared, Purpose, Table, Tuning, dims, or_none,
         prepare,
     },
 };
@@ -137,12 +137,11 @@ fn number(
     engine: &Engine,
     stream: StreamId,
     side: &Prepared<'_>,
-    absent: &Absent,
     tuning: Tuning,
     at_most: bool,
 ) -> ResourceResult<Numbered> {
     if tuning.one_block && !at_most && side.rows <= small::MOST_ROWS {
-        return small::number(engine, stream, side, absent, tuning.hash_mask);
+        return small::number(engine, stream, side, tuning.hash_mask);
     }
     let enough = Table::slots_for(side.rows);
     let mut capacity = enough.min(tuning.first_slots.max(64));
@@ -155,9 +154,9 @@ fn number(
         batch.fill_bytes(&state.as_view(), 0)?;
         let farthest = if capacity == enough { capacity } else { FARTHEST };
         let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
-        table.insert(engine, &mut batch, side, farthest, mask, &slots, &full, absent)?;
+        table.insert(engine, &mut batch, side, farthest, mask, &slots, &full)?;
         let slots_taken = Taken { entries: &table.entries, row_of: None, capacity };
-        let (numbers, rows) = slots_taken.number(engine, &mut batch, side.rows, &state, absent)?;
+        let (numbers, rows) = slots_taken.number(engine, &mut batch, side.rows, &state)?;
         if at_most && capacity == enough {
             batch.submit()?;
             return Ok(Numbered { slots, numbers, rows, count: side.rows });
@@ -176,7 +175,6 @@ fn number_pairs(
     engine: &Engine,
     stream: StreamId,
     keys: &Keys<'_>,
-    absent: &Absent,
     tuning: Tuning,
 ) -> ResourceResult<Option<Numbered>> {
     let Some(pairs) = Pairs::of(keys) else { return Ok(None) };
@@ -186,10 +184,10 @@ fn number_pairs(
     let mut batch = engine.batch(stream);
     batch.fill_bytes(&state.as_view(), 0)?;
     let (mask, full) = (tuning.hash_mask, state.view(1..2)?);
-    let table = pairs.table(engine, &mut batch, capacity, FARTHEST, mask, &slots, &full, absent)?;
+    let table = pairs.table(engine, &mut batch, capacity, FARTHEST, mask, &slots, &full)?;
     let row_of = Some(Memory::Lent(table.row_of.as_view()));
     let taken = Taken { entries: &table.entries, row_of, capacity: table.slots };
-    let (numbers, rows) = taken.number(engine, &mut batch, keys.rows, &state, absent)?;
+    let (numbers, rows) = taken.number(engine, &mut batch, keys.rows, &state)?;
     let words = batch.submit_and_download(&state.as_view())?.wait()?;
     let count = u64::from(words[0]);
     Ok((words[1] == 0).then_some(Numbered { slots, numbers, rows, count }))
@@ -212,13 +210,12 @@ impl Taken<'_> {
         batch: &mut LaunchBatch<'_>,
         rows: u64,
         state: &TrackedCudaSlice<u32>,
-        absent: &Absent,
     ) -> ResourceResult<(TrackedCudaSlice<u32>, TrackedCudaSlice<u32>)> {
         let stream = batch.stream();
         let numbers = engine.alloc::<u32>(self.capacity as usize, stream, "group numbers")?;
         let most = self.capacity.min(rows).max(1) as usize;
         let of_number = engine.alloc::<u32>(most, stream, "group rows")?;
-        let (row_of, has_row_of) = absent.or(self.row_of.as_ref());
+        let (row_of, has_row_of) = or_none(self.row_of.as_ref());
         engine
             .launch(&kernels::NUMBER, stream)?
             .input(self.entries)
@@ -317,7 +314,6 @@ pub(crate) struct Grouping<'e> {
     engine: &'e Engine,
     stream: StreamId,
     numbered: Numbered,
-    absent: Absent,
     rows: u64,
 }
 
@@ -330,16 +326,15 @@ impl<'e> Grouping<'e> {
         tuning: Tuning,
     ) -> ResourceResult<Self> {
         keys.check("the table")?;
-        let absent = Absent::new(engine, stream)?;
-        let numbered = match number_pairs(engine, stream, keys, &absent, tuning)? {
+        let numbered = match number_pairs(engine, stream, keys, tuning)? {
             Some(numbered) => numbered,
             None => {
                 let mask = tuning.hash_mask;
-                let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, mask)?;
-                number(engine, stream, &side, &absent, tuning, false)?
+                let [side] = prepare(engine, stream, [keys], Purpose::Group, mask)?;
+                number(engine, stream, &side, tuning, false)?
             }
         };
-        Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
+        Ok(Self { engine, stream, numbered, rows: keys.rows })
     }
 
     /// The groups of `keys`, counted as many as there may be where the first table is large enough
@@ -350,10 +345,10 @@ impl<'e> Grouping<'e> {
         keys: &Keys<'_>,
     ) -> ResourceResult<Self> {
         keys.check("the table")?;
-        let (absent, tuning) = (Absent::new(engine, stream)?, Tuning::default());
-        let [side] = prepare(engine, stream, [keys], Purpose::Group, &absent, tuning.hash_mask)?;
-        let numbered = number(engine, stream, &side, &absent, tuning, true)?;
-        Ok(Self { engine, stream, numbered, absent, rows: keys.rows })
+        let tuning = Tuning::default();
+        let [side] = prepare(engine, stream, [keys], Purpose::Group, tuning.hash_mask)?;
+        let numbered = number(engine, stream, &side, tuning, true)?;
+        Ok(Self { engine, stream, numbered, rows: keys.rows })
     }
 
     /// All of `rows` rows as one group, also if there are none. Waits for nothing.
@@ -366,7 +361,7 @@ impl<'e> Grouping<'e> {
         };
         let numbered =
             Numbered { slots: zeros(len)?, numbers: zeros(1)?, rows: zeros(1)?, count: 1 };
-        Ok(Self { engine, stream, numbered, absent: Absent::new(engine, stream)?, rows })
+        Ok(Self { engine, stream, numbered, rows })
     }
 
     /// How many groups there are.
@@ -435,7 +430,7 @@ impl<'e> Grouping<'e> {
             high.fill_bytes(0, stream)?;
         }
         let validity = aggregate.validity().map(Memory::Lent);
-        let (valid, has_valid) = self.absent.or(validity.as_ref());
+        let (valid, has_valid) = or_none(validity.as_ref());
         let dims = dims(engine, rows, 2048);
         let narrow = match aggregate.values() {
             None => Some(slots.as_view()),

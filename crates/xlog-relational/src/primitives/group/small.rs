@@ -9,7 +9,7 @@ use xlog_driver::{
 
 use super::{
     super::hash::{
-        Absent, FirstRows, ONE_BLOCK, Prepared, SideKeys, SmallKey, length, long_keys, word_keys,
+        FirstRows, ONE_BLOCK, Prepared, SideKeys, SmallKey, length, long_keys, or_none, word_keys,
     },
     Numbered,
 };
@@ -27,7 +27,6 @@ pub(super) fn number(
     engine: &Engine,
     stream: StreamId,
     side: &Prepared<'_>,
-    absent: &Absent,
     mask: u32,
 ) -> ResourceResult<Numbered> {
     let len = (side.rows as usize).max(1);
@@ -41,7 +40,7 @@ pub(super) fn number(
             launch.input(&keys.view());
         }
         SideKeys::Longs { keys, extra } => {
-            let (extra, has_extra) = absent.or(extra.as_ref());
+            let (extra, has_extra) = or_none(extra.as_ref());
             launch = engine.launch(&SMALL_U64, stream)?;
             launch.input(&keys.view()).input(&extra).value(has_extra);
         }
@@ -88,7 +87,7 @@ static SMALL_U64: KernelDefinition = KernelDefinition {
     module: &MODULE,
     parameters: &[
         Parameter::input("keys", U64).counted_by(8),
-        Parameter::input("extra", U32),
+        Parameter::input("extra", U32).optional(),
         Parameter::value("has_extra", U32),
         Parameter::value("mask", U32),
         Parameter::output("slots", U32).counted_by(8),

@@ -25,14 +25,14 @@ macro_rules! pack_definition {
             module: &MODULE,
             parameters: &[
                 Parameter::input("column", $scalar).counted_by(11),
-                Parameter::input("validity", U32),
+                Parameter::input("validity", U32).optional(),
                 Parameter::value("has_validity", U32),
                 Parameter::value("lane", U32),
                 Parameter::value("null_bit", U32),
                 Parameter::value("first_keys", U32),
                 Parameter::value("first_valid", U32),
                 Parameter::in_out("keys", U64).counted_by(11),
-                Parameter::in_out("extra", U32),
+                Parameter::in_out("extra", U32).optional(),
                 Parameter::value("has_extra", U32),
                 Parameter::in_out("valid", U32),
                 Parameter::value("n", U64),
@@ -61,8 +61,9 @@ impl<Word: Pod + Into<u64>> KernelBody for Pack<Word> {
         let (lane, null_bit) = (call.value::<u32>(3)?, call.value::<u32>(4)?);
         let (first_keys, first_valid) = (call.value::<u32>(5)? != 0, call.value::<u32>(6)? != 0);
         let (keys, keys_out) = (call.input::<u64>(7, n)?, call.output::<u64>(7, n)?);
-        let (extra, extra_out) = (call.input::<u32>(8, n)?, call.output::<u32>(8, n)?);
         let has_extra = call.value::<u32>(9)? != 0;
+        let extras = if has_extra { n } else { 0 };
+        let (extra, extra_out) = (call.input::<u32>(8, extras)?, call.output::<u32>(8, extras)?);
         let words = n.div_ceil(32);
         let (valid, valid_out) = (call.input::<u32>(10, words)?, call.output::<u32>(10, words)?);
         for word in 0..words {
@@ -128,9 +129,9 @@ pub(in crate::primitives) static INSERT_U32: KernelDefinition = KernelDefinition
     module: &MODULE,
     parameters: &[
         Parameter::input("keys", U32).counted_by(11),
-        Parameter::input("valid", U32),
+        Parameter::input("valid", U32).optional(),
         Parameter::value("has_valid", U32),
-        Parameter::input("used", U32),
+        Parameter::input("used", U32).optional(),
         Parameter::value("has_used", U32),
         Parameter::in_out("table", U64).counted_by(6),
         Parameter::value("capacity", U64),
@@ -172,11 +173,11 @@ pub(in crate::primitives) static INSERT_U64: KernelDefinition = KernelDefinition
     module: &MODULE,
     parameters: &[
         Parameter::input("keys", U64).counted_by(13),
-        Parameter::input("extra", U32),
+        Parameter::input("extra", U32).optional(),
         Parameter::value("has_extra", U32),
-        Parameter::input("valid", U32),
+        Parameter::input("valid", U32).optional(),
         Parameter::value("has_valid", U32),
-        Parameter::input("used", U32),
+        Parameter::input("used", U32).optional(),
         Parameter::value("has_used", U32),
         Parameter::in_out("table", U64).counted_by(8),
         Parameter::value("capacity", U64),

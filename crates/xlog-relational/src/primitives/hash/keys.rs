@@ -7,7 +7,7 @@ use xlog_cuda::{
     memory::{SliceView, TrackedCudaSlice},
 };
 
-use super::{Absent, Memory, TILE, Table, check_rows, dims, kernels};
+use super::{Memory, TILE, Table, check_rows, dims, kernels, or_none};
 use crate::Engine;
 
 /// The words of a key column. Equal values have equal words: floats are normalised before.
@@ -116,7 +116,6 @@ pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
     stream: StreamId,
     sides: [&Keys<'a>; SIDES],
     purpose: Purpose,
-    absent: &Absent,
     mask: u32,
 ) -> ResourceResult<[Prepared<'a>; SIDES]> {
     let columns = sides[0].columns.len();
@@ -138,7 +137,7 @@ pub(in crate::primitives) fn prepare<'a, const SIDES: usize>(
     let lanes = lanes(sides[0]);
     let at_once = lanes <= if counted_nulls { 2 } else { MOST_LANES };
     let has_extra = counted_nulls || at_once && lanes > 2;
-    let mut packer = Packer::new(engine, stream, sides, nulls, purpose, absent, mask, has_extra)?;
+    let mut packer = Packer::new(engine, stream, sides, nulls, purpose, mask, has_extra)?;
     if at_once {
         packer.add_all()?;
     } else {
@@ -165,7 +164,6 @@ pub(in crate::primitives) fn prepare_alone<'a>(
     engine: &Engine,
     stream: StreamId,
     side: &Keys<'a>,
-    absent: &Absent,
     mask: u32,
 ) -> ResourceResult<Option<Prepared<'a>>> {
     if let [column] = side.columns {
@@ -177,7 +175,7 @@ pub(in crate::primitives) fn prepare_alone<'a>(
     }
     let nulls = side.columns.iter().any(|column| column.validity.is_some());
     let (purpose, has_extra) = (Purpose::Join, lanes > 2);
-    let mut packer = Packer::new(engine, stream, [side], nulls, purpose, absent, mask, has_extra)?;
+    let mut packer = Packer::new(engine, stream, [side], nulls, purpose, mask, has_extra)?;
     packer.add_all()?;
     let [prepared] = packer.finish();
     Ok(Some(prepared))
@@ -237,7 +235,6 @@ pub(in crate::primitives) fn words_of_keys<'a>(
     engine: &Engine,
     stream: StreamId,
     keys: &Keys<'a>,
-    absent: &Absent,
 ) -> ResourceResult<Prepared<'a>> {
     let rows = keys.rows;
     let mixed = |words: &SliceView<'_, u64>| -> ResourceResult<TrackedCudaSlice<u64>> {
@@ -256,7 +253,7 @@ pub(in crate::primitives) fn words_of_keys<'a>(
         Memory::Own(mixed(words)?)
     } else {
         let (purpose, mask) = (Purpose::Join, u32::MAX);
-        let mut packer = Packer::new(engine, stream, [keys], false, purpose, absent, mask, false)?;
+        let mut packer = Packer::new(engine, stream, [keys], false, purpose, mask, false)?;
         for column in 0..keys.columns.len() {
             // The first two stand beside each other; a further one among the bits of those so far.
             packer.add(column, u32::from(column == 1), column == 0, NO_NULL_BIT)?;
@@ -283,20 +280,17 @@ struct Packer<'p, 'a, const SIDES: usize> {
     first_valid: bool,
     nulls: bool,
     purpose: Purpose,
-    absent: &'p Absent,
     mask: u32,
     total: usize,
 }
 
 impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
-    #[expect(clippy::too_many_arguments, reason = "what all of its launches share")]
     fn new(
         engine: &'p Engine,
         stream: StreamId,
         sides: [&'p Keys<'a>; SIDES],
         nulls: bool,
         purpose: Purpose,
-        absent: &'p Absent,
         mask: u32,
         has_extra: bool,
     ) -> ResourceResult<Self> {
@@ -330,7 +324,6 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
             first_valid,
             nulls,
             purpose,
-            absent,
             mask,
             total,
         })
@@ -404,11 +397,11 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
             KeyWords::U32(words) => launch.input(words),
             KeyWords::U64(words) => launch.input(words),
         };
-        let (validity, has_validity) = self.absent.or(validity);
+        let (validity, has_validity) = or_none(validity);
         let range = self.starts[index]..self.starts[index] + rows;
         let extra = match &self.extra {
-            Some(extra) => extra.view(range.clone())?,
-            None => self.absent.words.as_view(),
+            Some(extra) => Some(extra.view(range.clone())?),
+            None => None,
         };
         launch
             .input(&validity)
@@ -448,7 +441,7 @@ impl<'p, 'a, const SIDES: usize> Packer<'p, 'a, SIDES> {
         };
         let capacity = table.capacity;
         let full = full.as_view();
-        table.insert(engine, &mut batch, &side, capacity, self.mask, &slots, &full, self.absent)?;
+        table.insert(engine, &mut batch, &side, capacity, self.mask, &slots, &full)?;
         batch.submit()?;
         Ok(slots)
     }

@@ -3,12 +3,7 @@
 use std::{ops::Range, sync::Arc};
 
 use bytemuck::Pod;
-use xlog_cuda::{
-    device_runtime::{ResourceResult, StreamId},
-    memory::{SliceView, TrackedCudaSlice},
-};
-
-use crate::Engine;
+use xlog_cuda::memory::{SliceView, TrackedCudaSlice};
 
 /// A column that was lent, or memory of our own.
 pub(in crate::primitives) enum Memory<'a, T> {
@@ -40,24 +35,9 @@ impl<T: Pod> Memory<'_, T> {
     }
 }
 
-/// What stands in for an argument that a launch does not have.
-pub(in crate::primitives) struct Absent {
-    pub(in crate::primitives) words: TrackedCudaSlice<u32>,
-}
-
-impl Absent {
-    pub(in crate::primitives) fn new(engine: &Engine, stream: StreamId) -> ResourceResult<Self> {
-        Ok(Self { words: engine.alloc(1, stream, "no column")? })
-    }
-
-    /// The memory and 1, or a stand-in and 0.
-    pub(in crate::primitives) fn or<'s>(
-        &'s self,
-        memory: Option<&'s Memory<'_, u32>>,
-    ) -> (SliceView<'s, u32>, u32) {
-        match memory {
-            Some(memory) => (memory.view(), 1),
-            None => (self.words.as_view(), 0),
-        }
-    }
+/// What a launch is told of memory that it may not have: the memory, and whether it is there.
+pub(in crate::primitives) fn or_none<'s>(
+    memory: Option<&'s Memory<'_, u32>>,
+) -> (Option<SliceView<'s, u32>>, u32) {
+    (memory.map(Memory::view), u32::from(memory.is_some()))
 }

@@ -16,7 +16,7 @@ pub(super) use {
     first_rows::{FirstRows, ONE_BLOCK, SmallKey, long_keys, word_keys},
     host::{Bits, HostKeys, Longs, SPAN, Words, count_of, length, slot_after, slot_of},
     keys::{Prepared, Purpose, SideKeys, prepare, prepare_alone, words_of_keys},
-    memory::{Absent, Memory},
+    memory::{Memory, or_none},
     pairs::Pairs,
 };
 
@@ -118,11 +118,10 @@ impl Table {
         mask: u32,
         slots: &TrackedCudaSlice<u32>,
         full: &SliceView<'_, u32>,
-        absent: &Absent,
     ) -> ResourceResult<()> {
         let stream = batch.stream();
-        let (valid, has_valid) = absent.or(side.valid.as_ref());
-        let (used, has_used) = absent.or(side.used.as_ref());
+        let (valid, has_valid) = or_none(side.valid.as_ref());
+        let (used, has_used) = or_none(side.used.as_ref());
         let dims = dims(engine, side.rows, TILE);
         match &side.keys {
             SideKeys::Words(keys) => engine
@@ -141,7 +140,7 @@ impl Table {
                 .value(side.rows)
                 .launch_in(batch, dims),
             SideKeys::Longs { keys, extra } => {
-                let (extra, has_extra) = absent.or(extra.as_ref());
+                let (extra, has_extra) = or_none(extra.as_ref());
                 engine
                     .launch(&kernels::INSERT_U64, stream)?
                     .input(&keys.view())

@@ -17,10 +17,10 @@ use xlog_driver::{
 };
 
 use super::{
-    Absent, Bits, KeyWords, Keys, Memory, SPAN, TILE, dims,
+    Bits, KeyWords, Keys, Memory, SPAN, TILE, dims,
     host::hash_long,
     kernels::{EMPTY, Insert, MODULE, NO_SLOT, insert},
-    length, slot_after, slot_of,
+    length, or_none, slot_after, slot_of,
 };
 use crate::Engine;
 
@@ -70,7 +70,6 @@ impl<'a> Pairs<'a> {
         mask: u32,
         slots: &TrackedCudaSlice<u32>,
         full: &SliceView<'_, u32>,
-        absent: &Absent,
     ) -> ResourceResult<PairTable> {
         let stream = batch.stream();
         let slot_count = capacity + self.others(capacity);
@@ -81,7 +80,7 @@ impl<'a> Pairs<'a> {
         let row_of = engine.alloc::<u32>(len, stream, "rows of slots")?;
         let mut launch = engine.launch(&INSERT_PAIRS, stream)?;
         for (words, validity) in &self.columns {
-            let (validity, has_validity) = absent.or(validity.as_ref());
+            let (validity, has_validity) = or_none(validity.as_ref());
             launch.input(words).input(&validity).value(has_validity);
         }
         launch
@@ -105,10 +104,10 @@ static INSERT_PAIRS: KernelDefinition = KernelDefinition {
     module: &MODULE,
     parameters: &[
         Parameter::input("first", U32).counted_by(14),
-        Parameter::input("first_valid", U32),
+        Parameter::input("first_valid", U32).optional(),
         Parameter::value("has_first_valid", U32),
         Parameter::input("second", U32).counted_by(14),
-        Parameter::input("second_valid", U32),
+        Parameter::input("second_valid", U32).optional(),
         Parameter::value("has_second_valid", U32),
         Parameter::in_out("table", U64).counted_by(7),
         Parameter::value("slot_count", U64),

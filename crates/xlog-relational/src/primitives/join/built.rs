@@ -8,7 +8,7 @@ use xlog_cuda::{
 use super::{JoinKind, JoinRows, Plan, Sides, kernels::control};
 use crate::{
     Engine,
-    primitives::hash::{Absent, Keys, Prepared, Table, Tuning, prepare_alone},
+    primitives::hash::{Keys, Prepared, Table, Tuning, prepare_alone},
 };
 
 /// A table of build rows whose keys do not repeat.
@@ -44,7 +44,7 @@ impl BuiltSide {
         build.check("the build side")?;
         let plan = Plan::of(engine, stream, kind)?;
         let mask = plan.tuning.hash_mask;
-        let side = prepare_alone(engine, stream, build, &plan.absent, mask)?;
+        let side = prepare_alone(engine, stream, build, mask)?;
         let Some(side) = side.filter(|_| kind != JoinKind::Full) else { return Ok(None) };
         let mut batch = engine.batch(stream);
         let control = plan.zeroed_in(&mut batch, control::WORDS)?;
@@ -72,7 +72,7 @@ impl BuiltSide {
         probe.check("the probe side")?;
         let plan = Plan::of(engine, stream, self.kind)?;
         let mask = plan.tuning.hash_mask;
-        let prepared = |keys| prepare_alone(engine, stream, keys, &plan.absent, mask);
+        let prepared = |keys| prepare_alone(engine, stream, keys, mask);
         let own = match &self.packed {
             Some(packed) => Some(packed.lent()),
             None => prepared(build)?,
@@ -102,7 +102,7 @@ impl BuiltSide {
 
 impl<'p> Plan<'p> {
     fn of(engine: &'p Engine, stream: StreamId, kind: JoinKind) -> ResourceResult<Self> {
-        let (absent, tuning) = (Absent::new(engine, stream)?, Tuning::default());
-        Ok(Self { engine, stream, kind, absent, tuning, emit_keys: false })
+        let tuning = Tuning::default();
+        Ok(Self { engine, stream, kind, tuning, emit_keys: false })
     }
 }

@@ -7,7 +7,7 @@ use xlog_cuda::{
 };
 
 use super::{JoinKind, Matches, Output, Plan, Sides, control, kernels};
-use crate::primitives::hash::{SideKeys, TILE, Table, dims};
+use crate::primitives::hash::{SideKeys, TILE, Table, dims, or_none};
 
 /// The build side, listed by key.
 struct Listed {
@@ -25,14 +25,14 @@ struct Met {
 }
 
 impl Plan<'_> {
-    pub(super) fn long(&self, sides: &Sides<'_>, mut table: Table) -> ResourceResult<Output> {
+    /// The number of rows, and the rows. Waits for the device once.
+    pub(super) fn long(&self, sides: &Sides<'_>) -> ResourceResult<(u64, Output)> {
         let (engine, stream) = (self.engine, self.stream);
         let (build, probe) = (&sides.build, &sides.probe);
         let full = self.kind == JoinKind::Full;
         let nulls = sides.probe_nulls().filter(|_| self.kind.keeps_probe());
-        table.entries.fill_bytes(0xff, stream)?;
         let control = self.zeroed::<u64>(control::WORDS)?;
-        let listed = self.list(sides, table, &control)?;
+        let listed = self.list(sides, &control)?;
         let slot_bits = full
             .then(|| self.zeroed::<u32>((listed.table.capacity as usize).div_ceil(32)))
             .transpose()?;
@@ -44,7 +44,7 @@ impl Plan<'_> {
         if let Some((bits, rows)) = nulls {
             self.count_unset(&bits, rows, &control)?;
         }
-        let (used, has_used) = self.absent.or(probe.used.as_ref());
+        let (used, has_used) = or_none(probe.used.as_ref());
         let found = Matches {
             list: listed.list,
             starts: self.alloc(probe.rows)?,
@@ -66,7 +66,8 @@ impl Plan<'_> {
 
         let words = control.start_download(stream)?.wait()?;
         let pairs = words[control::OUTPUT];
-        let output = self.output(pairs + words[control::APPENDED])?;
+        let count = pairs + words[control::APPENDED];
+        let output = self.output(count)?;
         self.expand(sides, &found, (words[control::MATCHES], pairs), &output)?;
         let mut batch = engine.batch(stream);
         if let Some((bits, rows)) = nulls {
@@ -77,25 +78,21 @@ impl Plan<'_> {
             self.append(&mut batch, &bits, true, false, &control, &output, build.rows)?;
         }
         batch.submit()?;
-        Ok(output)
+        Ok((count, output))
     }
 
     /// The build rows of each key, side by side.
-    fn list(
-        &self,
-        sides: &Sides<'_>,
-        table: Table,
-        control: &TrackedCudaSlice<u64>,
-    ) -> ResourceResult<Listed> {
+    fn list(&self, sides: &Sides<'_>, control: &TrackedCudaSlice<u64>) -> ResourceResult<Listed> {
         let (engine, stream, side) = (self.engine, self.stream, &sides.build);
-        let (used, has_used) = self.absent.or(side.used.as_ref());
-        let (values, has_values) = self.absent.or(side.values.as_ref());
+        let (used, has_used) = or_none(side.used.as_ref());
+        let (values, has_values) = or_none(side.values.as_ref());
         let slots = self.alloc::<u32>(side.rows)?;
         let mut batch = engine.batch(stream);
+        let table = Table::new(engine, &mut batch, Table::slots_for(side.rows))?;
         let full = self.zeroed_in::<u32>(&mut batch, 1)?;
         let (mask, all) = (self.tuning.hash_mask, table.capacity);
         let full = full.as_view();
-        table.insert(engine, &mut batch, side, all, mask, &slots, &full, &self.absent)?;
+        table.insert(engine, &mut batch, side, all, mask, &slots, &full)?;
         batch.submit()?;
         let slot_count = usize::try_from(table.capacity)
             .map_err(|_| ResourceError::from("the table does not fit this machine"))?;
@@ -141,10 +138,10 @@ impl Plan<'_> {
         control: &TrackedCudaSlice<u64>,
     ) -> ResourceResult<Met> {
         let (engine, stream, side) = (self.engine, self.stream, &sides.probe);
-        let (valid, has_valid) = self.absent.or(side.valid.as_ref());
-        let (used, has_used) = self.absent.or(side.used.as_ref());
+        let (valid, has_valid) = or_none(side.valid.as_ref());
+        let (used, has_used) = or_none(side.used.as_ref());
         let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
-        let slot_bits = slot_bits.unwrap_or(&self.absent.words);
+        let slot_bits = slot_bits.map(TrackedCudaSlice::as_view);
         let tiles = side.rows.div_ceil(TILE);
         let row_ranges = self.alloc::<u64>(side.rows)?;
         let (tile_matches, tile_outputs) = (self.alloc::<u32>(tiles)?, self.alloc::<u64>(tiles)?);
@@ -163,7 +160,7 @@ impl Plan<'_> {
                 .value(mask)
                 .input(&listed.ranges)
                 .value(kind)
-                .in_out(slot_bits)
+                .in_out(&slot_bits)
                 .output(&row_ranges)
                 .output(&tile_matches)
                 .output(&tile_outputs)
@@ -173,8 +170,8 @@ impl Plan<'_> {
                 SideKeys::Longs { keys, extra },
                 SideKeys::Longs { keys: build_keys, extra: build_extra },
             ) => {
-                let (extra, has_extra) = self.absent.or(extra.as_ref());
-                let (build_extra, _) = self.absent.or(build_extra.as_ref());
+                let (extra, has_extra) = or_none(extra.as_ref());
+                let (build_extra, _) = or_none(build_extra.as_ref());
                 engine
                     .launch(&kernels::MATCH_U64, stream)?
                     .input(&keys.view())
@@ -191,7 +188,7 @@ impl Plan<'_> {
                     .value(mask)
                     .input(&listed.ranges)
                     .value(kind)
-                    .in_out(slot_bits)
+                    .in_out(&slot_bits)
                     .output(&row_ranges)
                     .output(&tile_matches)
                     .output(&tile_outputs)

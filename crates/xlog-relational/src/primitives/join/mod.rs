@@ -29,7 +29,7 @@ use xlog_cuda::{
 use xlog_driver::DeviceKind;
 
 use super::hash::{
-    Absent, KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, SideKeys, Table, Tuning, prepare,
+    KeyColumn, KeyWords, Keys, Memory, Prepared, Purpose, SideKeys, Table, Tuning, or_none, prepare,
 };
 use crate::Engine;
 
@@ -123,12 +123,11 @@ pub fn join_tuned(
 ) -> ResourceResult<JoinRows> {
     build.check("the build side")?;
     probe.check("the probe side")?;
-    let absent = Absent::new(engine, stream)?;
-    let sides = prepare(engine, stream, [build, probe], Purpose::Join, &absent, tuning.hash_mask)?;
+    let sides = prepare(engine, stream, [build, probe], Purpose::Join, tuning.hash_mask)?;
     let [build, probe] = sides;
-    let plan = Plan { engine, stream, kind, absent, tuning, emit_keys: false };
-    let output = plan.run(build, probe)?;
-    Ok(JoinRows { count: output.count, build: output.build, probe: output.probe })
+    let plan = Plan { engine, stream, kind, tuning, emit_keys: false };
+    let (count, output) = plan.run(build, probe, Ok)?;
+    Ok(JoinRows { count, build: output.build, probe: output.probe })
 }
 
 /// The inner join of two sides with one 32-bit key and one 32-bit payload each, none of them null:
@@ -152,7 +151,22 @@ pub fn inner_join_payloads_tuned(
     probe: [SliceView<'_, u32>; 2],
     tuning: Tuning,
 ) -> ResourceResult<JoinedPayloads> {
-    let absent = Absent::new(engine, stream)?;
+    let (count, columns) =
+        join_payloads(engine, stream, [build, probe], tuning, |columns| columns)?;
+    let [keys, build, probe] = columns;
+    Ok(JoinedPayloads { count, keys, build, probe })
+}
+
+/// The same, with something made of the columns (keys, payloads of the build side, payloads of the
+/// probe side) before the number of their rows is known: while the device is at it. It is made a
+/// second time, of other columns, if build keys repeat.
+pub(crate) fn join_payloads<R>(
+    engine: &Engine,
+    stream: StreamId,
+    [build, probe]: [[SliceView<'_, u32>; 2]; 2],
+    tuning: Tuning,
+    mut make: impl FnMut([TrackedCudaSlice<u32>; 3]) -> R,
+) -> ResourceResult<(u64, R)> {
     let side = |[keys, payload]: [SliceView<'_, u32>; 2], what| -> ResourceResult<()> {
         let column = [KeyColumn { words: KeyWords::U32(keys), validity: None }];
         Keys { columns: &column, rows: keys.len() as u64 }.check(what)?;
@@ -166,7 +180,7 @@ pub fn inner_join_payloads_tuned(
     };
     side(build, "the build side")?;
     side(probe, "the probe side")?;
-    let plan = Plan { engine, stream, kind: JoinKind::Inner, absent, tuning, emit_keys: true };
+    let plan = Plan { engine, stream, kind: JoinKind::Inner, tuning, emit_keys: true };
     let [build, probe] = [build, probe].map(|[keys, payload]| Prepared {
         keys: SideKeys::Words(Memory::Lent(keys)),
         valid: None,
@@ -174,13 +188,10 @@ pub fn inner_join_payloads_tuned(
         used: None,
         rows: keys.len() as u64,
     });
-    let output = plan.run(build, probe)?;
-    match (output.keys, output.build) {
-        (Some(keys), Some(build)) => {
-            Ok(JoinedPayloads { count: output.count, keys, build, probe: output.probe })
-        }
+    plan.run(build, probe, |output| match (output.keys, output.build) {
+        (Some(keys), Some(build)) => Ok(make([keys, build, output.probe])),
         _ => Err("an inner join with keys yields keys and build values".into()),
-    }
+    })
 }
 
 /// What all steps of one join share.
@@ -188,17 +199,20 @@ struct Plan<'p> {
     engine: &'p Engine,
     stream: StreamId,
     kind: JoinKind,
-    absent: Absent,
     tuning: Tuning,
     emit_keys: bool,
 }
 
 /// The columns of the output.
 struct Output {
-    count: u64,
     keys: Option<TrackedCudaSlice<u32>>,
     build: Option<TrackedCudaSlice<u32>>,
     probe: TrackedCudaSlice<u32>,
+}
+
+/// The whole of memory that there may be.
+fn view<T: bytemuck::Pod>(memory: &Option<TrackedCudaSlice<T>>) -> Option<SliceView<'_, T>> {
+    memory.as_ref().map(TrackedCudaSlice::as_view)
 }
 
 /// What the probe rows meet, before it is written out pair by pair.
@@ -218,12 +232,19 @@ struct Matches {
 const SPLIT_FROM: u64 = 1 << 21;
 
 impl Plan<'_> {
-    fn run(&self, build: Prepared<'_>, probe: Prepared<'_>) -> ResourceResult<Output> {
+    /// The number of rows, and what is made of the columns.
+    fn run<R>(
+        &self,
+        build: Prepared<'_>,
+        probe: Prepared<'_>,
+        mut make: impl FnMut(Output) -> ResourceResult<R>,
+    ) -> ResourceResult<(u64, R)> {
         let mut sides = Sides { nulls: None, build, probe };
         if self.splits(&sides) {
             sides = self.split_sides(sides)?;
         } else if self.is_small(&sides) {
-            return self.small(&sides);
+            let (count, output) = self.small(&sides)?;
+            return Ok((count, make(output)?));
         }
         let mut batch = self.engine.batch(self.stream);
         let control = self.zeroed_in(&mut batch, control::WORDS)?;
@@ -231,14 +252,17 @@ impl Plan<'_> {
         self.build(&sides.build, &table, &control, &mut batch)?;
         let output = self.look_up(&sides, &table, &control, &mut batch)?;
         let words = batch.submit_and_download(&control.as_view())?;
-        // Freed behind the batch while the device is at it.
-        drop(control);
+        // While the device is at it: memory is freed behind the batch, and columns become whatever
+        // they are wanted for.
+        drop((control, table));
+        let made = make(output)?;
         let words = words.wait()?;
         if words[control::REPEATS] == 0 {
-            return Ok(Output { count: words[control::OUTPUT], ..output });
+            return Ok((words[control::OUTPUT], made));
         }
-        drop(output);
-        self.long(&sides, table)
+        drop(made);
+        let (count, output) = self.long(&sides)?;
+        Ok((count, make(output)?))
     }
 
     /// Whether both sides are split first. Keys with a third half are not, nor are full joins,
@@ -283,7 +307,6 @@ impl Plan<'_> {
     /// Memory for `count` rows of both sides.
     fn output(&self, count: u64) -> ResourceResult<Output> {
         Ok(Output {
-            count,
             keys: self.emit_keys.then(|| self.alloc(count)).transpose()?,
             build: Some(self.alloc(count)?),
             probe: self.alloc(count)?,
@@ -301,13 +324,13 @@ impl Plan<'_> {
         if pairs == 0 {
             return Ok(());
         }
-        let (probe, none) = (&sides.probe, &self.absent.words);
-        let (values, has_values) = self.absent.or(probe.values.as_ref());
+        let probe = &sides.probe;
+        let (values, has_values) = or_none(probe.values.as_ref());
         let keys = match &probe.keys {
             SideKeys::Words(keys) if self.emit_keys => Some(keys),
             _ => None,
         };
-        let (keys, has_keys) = self.absent.or(keys);
+        let (keys, has_keys) = or_none(keys);
         self.engine
             .launch(&kernels::EXPAND, self.stream)?
             .input(&found.starts)
@@ -319,8 +342,8 @@ impl Plan<'_> {
             .value(rows)
             .input(&keys)
             .value(has_keys)
-            .output(output.keys.as_ref().unwrap_or(none))
-            .output(output.build.as_ref().unwrap_or(none))
+            .output(&view(&output.keys))
+            .output(&view(&output.build))
             .output(&output.probe)
             .value(pairs)
             .launch(super::hash::dims(self.engine, pairs, super::hash::TILE))
@@ -338,7 +361,6 @@ impl Plan<'_> {
         output: &Output,
         rows: u64,
     ) -> ResourceResult<()> {
-        let out_build = output.build.as_ref().unwrap_or(&self.absent.words);
         self.engine
             .launch(&kernels::APPEND, self.stream)?
             .input(bits)
@@ -346,7 +368,7 @@ impl Plan<'_> {
             .value(u32::from(output.build.is_some()))
             .value(u32::from(short_way))
             .in_out(control)
-            .output(out_build)
+            .output(&view(&output.build))
             .output(&output.probe)
             .value(rows)
             .launch_in(batch, super::hash::dims(self.engine, rows, super::hash::TILE))

@@ -2,8 +2,8 @@
 
 use xlog_cuda::{device_runtime::ResourceResult, launch::LaunchBatch, memory::TrackedCudaSlice};
 
-use super::{JoinKind, Output, Plan, Sides, kernels};
-use crate::primitives::hash::{Prepared, SideKeys, TILE, Table, dims};
+use super::{JoinKind, Output, Plan, Sides, kernels, view};
+use crate::primitives::hash::{Prepared, SideKeys, TILE, Table, dims, or_none};
 
 impl Plan<'_> {
     /// Has a batch look every probe row up in a table that was built. What that yields holds if
@@ -22,7 +22,6 @@ impl Plan<'_> {
         let rows = nulls.map_or(probe.rows, |(_, rows)| rows.max(probe.rows));
         let most = rows + if full { build.rows } else { 0 };
         let output = Output {
-            count: 0,
             keys: self.emit_keys.then(|| self.alloc(most)).transpose()?,
             build: self.kind.has_build().then(|| self.alloc(most)).transpose()?,
             probe: self.alloc(most)?,
@@ -50,9 +49,9 @@ impl Plan<'_> {
         batch: &mut LaunchBatch<'_>,
     ) -> ResourceResult<()> {
         let (engine, stream) = (self.engine, self.stream);
-        let (valid, has_valid) = self.absent.or(side.valid.as_ref());
-        let (used, has_used) = self.absent.or(side.used.as_ref());
-        let (values, has_values) = self.absent.or(side.values.as_ref());
+        let (valid, has_valid) = or_none(side.valid.as_ref());
+        let (used, has_used) = or_none(side.used.as_ref());
+        let (values, has_values) = or_none(side.values.as_ref());
         let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
         let dims = dims(engine, side.rows, TILE);
         match &side.keys {
@@ -73,7 +72,7 @@ impl Plan<'_> {
                 .value(side.rows)
                 .launch_in(batch, dims),
             SideKeys::Longs { keys, extra } => {
-                let (extra, has_extra) = self.absent.or(extra.as_ref());
+                let (extra, has_extra) = or_none(extra.as_ref());
                 engine
                     .launch(&kernels::BUILD_U64, stream)?
                     .input(&keys.view())
@@ -104,12 +103,11 @@ impl Plan<'_> {
         batch: &mut LaunchBatch<'_>,
     ) -> ResourceResult<()> {
         let (engine, stream, side) = (self.engine, self.stream, &sides.probe);
-        let (valid, has_valid) = self.absent.or(side.valid.as_ref());
-        let (used, has_used) = self.absent.or(side.used.as_ref());
-        let (values, has_values) = self.absent.or(side.values.as_ref());
+        let (valid, has_valid) = or_none(side.valid.as_ref());
+        let (used, has_used) = or_none(side.used.as_ref());
+        let (values, has_values) = or_none(side.values.as_ref());
         let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
-        let none = &self.absent.words;
-        let (matched, out_build) = (matched.unwrap_or(none), output.build.as_ref().unwrap_or(none));
+        let (matched, out_build) = (matched.map(TrackedCudaSlice::as_view), view(&output.build));
         let dims = dims(engine, side.rows, TILE);
         match (&side.keys, &sides.build.keys) {
             (SideKeys::Words(keys), _) => engine
@@ -125,11 +123,11 @@ impl Plan<'_> {
                 .value(table.capacity)
                 .value(mask)
                 .value(kind)
-                .in_out(matched)
+                .in_out(&matched)
                 .in_out(control)
-                .output(output.keys.as_ref().unwrap_or(none))
+                .output(&view(&output.keys))
                 .value(u32::from(output.keys.is_some()))
-                .output(out_build)
+                .output(&out_build)
                 .output(&output.probe)
                 .value(side.rows)
                 .launch_in(batch, dims),
@@ -137,9 +135,9 @@ impl Plan<'_> {
                 SideKeys::Longs { keys, extra },
                 SideKeys::Longs { keys: build_keys, extra: build_extra },
             ) => {
-                let (extra, has_extra) = self.absent.or(extra.as_ref());
-                let (build_extra, _) = self.absent.or(build_extra.as_ref());
-                let (build_values, has_build) = self.absent.or(sides.build.values.as_ref());
+                let (extra, has_extra) = or_none(extra.as_ref());
+                let (build_extra, _) = or_none(build_extra.as_ref());
+                let (build_values, has_build) = or_none(sides.build.values.as_ref());
                 engine
                     .launch(&kernels::PROBE_U64, stream)?
                     .input(&keys.view())
@@ -159,9 +157,9 @@ impl Plan<'_> {
                     .value(table.capacity)
                     .value(mask)
                     .value(kind)
-                    .in_out(matched)
+                    .in_out(&matched)
                     .in_out(control)
-                    .output(out_build)
+                    .output(&out_build)
                     .output(&output.probe)
                     .value(side.rows)
                     .launch_in(batch, dims)

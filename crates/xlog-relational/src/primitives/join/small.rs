@@ -6,7 +6,7 @@ use xlog_cuda::{
 };
 
 use super::{JoinKind, Matches, Output, Plan, Sides, control, kernels};
-use crate::primitives::hash::{ONE_BLOCK, SideKeys};
+use crate::primitives::hash::{ONE_BLOCK, SideKeys, or_none};
 
 /// The most build rows: what the kernel's shared memory holds.
 pub(super) const MOST_BUILD: u64 = 2048;
@@ -20,7 +20,7 @@ impl Plan<'_> {
     }
 
     /// Waits for the device once.
-    pub(super) fn small(&self, sides: &Sides<'_>) -> ResourceResult<Output> {
+    pub(super) fn small(&self, sides: &Sides<'_>) -> ResourceResult<(u64, Output)> {
         let (build, probe) = (&sides.build, &sides.probe);
         let full = self.kind == JoinKind::Full;
         // Build rows without a partner are listed once more, as those of one more probe row.
@@ -34,22 +34,22 @@ impl Plan<'_> {
         let count = words[control::OUTPUT];
         if !self.kind.has_build() {
             // One output row for each probe row that has any.
-            return Ok(Output { count, keys: None, build: None, probe: found.positions });
+            return Ok((count, Output { keys: None, build: None, probe: found.positions }));
         }
         let output = self.output(count)?;
         self.expand(sides, &found, (words[control::MATCHES], count), &output)?;
-        Ok(output)
+        Ok((count, output))
     }
 
     fn find(&self, sides: &Sides<'_>, found: &Matches) -> ResourceResult<Download<u64>> {
         let (engine, stream) = (self.engine, self.stream);
         let (build, probe) = (&sides.build, &sides.probe);
-        let (build_valid, has_build_valid) = self.absent.or(build.valid.as_ref());
-        let (probe_valid, has_probe_valid) = self.absent.or(probe.valid.as_ref());
+        let (build_valid, has_build_valid) = or_none(build.valid.as_ref());
+        let (probe_valid, has_probe_valid) = or_none(probe.valid.as_ref());
         let (mask, kind) = (self.tuning.hash_mask, self.kind.code());
         match (&build.keys, &probe.keys) {
             (SideKeys::Words(build_keys), SideKeys::Words(probe_keys)) => {
-                let (values, has_values) = self.absent.or(build.values.as_ref());
+                let (values, has_values) = or_none(build.values.as_ref());
                 engine
                     .launch(&kernels::SMALL_U32, stream)?
                     .input(&build_keys.view())
@@ -75,8 +75,8 @@ impl Plan<'_> {
                 SideKeys::Longs { keys: build_keys, extra: build_extra },
                 SideKeys::Longs { keys: probe_keys, extra: probe_extra },
             ) => {
-                let (build_extra, has_extra) = self.absent.or(build_extra.as_ref());
-                let (probe_extra, _) = self.absent.or(probe_extra.as_ref());
+                let (build_extra, has_extra) = or_none(build_extra.as_ref());
+                let (probe_extra, _) = or_none(probe_extra.as_ref());
                 engine
                     .launch(&kernels::SMALL_U64, stream)?
                     .input(&build_keys.view())

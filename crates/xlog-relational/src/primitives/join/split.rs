@@ -10,7 +10,7 @@ use xlog_driver::KernelDefinition;
 use super::{JoinKind, Plan, Sides, kernels};
 use crate::{
     Engine,
-    primitives::hash::{Absent, Keys, Memory, Prepared, SideKeys, Tuning, dims, words_of_keys},
+    primitives::hash::{Keys, Memory, Prepared, SideKeys, Tuning, dims, or_none, words_of_keys},
 };
 
 /// Rows a block sorts at a time.
@@ -35,10 +35,9 @@ pub struct PartRows {
 /// Waits for the device once, to learn how many rows each part has.
 pub fn part_rows(engine: &Engine, stream: StreamId, keys: &Keys<'_>) -> ResourceResult<PartRows> {
     keys.check("the table")?;
-    let absent = Absent::new(engine, stream)?;
-    let side = words_of_keys(engine, stream, keys, &absent)?;
+    let side = words_of_keys(engine, stream, keys)?;
     let tuning = Tuning::default();
-    let plan = Plan { engine, stream, kind: JoinKind::Inner, absent, tuning, emit_keys: false };
+    let plan = Plan { engine, stream, kind: JoinKind::Inner, tuning, emit_keys: false };
     let (split, _) = plan.split(side)?;
     match (split.values, split.used) {
         (Some(Memory::Own(rows)), Some(Memory::Own(counts))) => {
@@ -69,8 +68,8 @@ impl Plan<'_> {
         let out_values = self.alloc::<u32>(rows)?;
         let keys = {
             let scatter = Scatter {
-                valid: self.absent.or(side.valid.as_ref()),
-                values: self.absent.or(side.values.as_ref()),
+                valid: or_none(side.valid.as_ref()),
+                values: or_none(side.values.as_ref()),
                 counts: &counts,
                 cursors: &cursors,
                 out_values: &out_values,
@@ -139,8 +138,8 @@ impl Plan<'_> {
 /// What goes with the keys of a side: which are there and what they stand for, or stand-ins and 0;
 /// the counts of the parts and where each goes on.
 struct Scatter<'s> {
-    valid: (SliceView<'s, u32>, u32),
-    values: (SliceView<'s, u32>, u32),
+    valid: (Option<SliceView<'s, u32>>, u32),
+    values: (Option<SliceView<'s, u32>>, u32),
     counts: &'s TrackedCudaSlice<u32>,
     cursors: &'s TrackedCudaSlice<u32>,
     out_values: &'s TrackedCudaSlice<u32>,

@@ -80,7 +80,7 @@ pub(in super::super) static APPEND: KernelDefinition = KernelDefinition {
         Parameter::value("has_other", U32),
         Parameter::value("short_way", U32),
         Parameter::in_out("control", U64).elements(8),
-        Parameter::output("out_build", U32),
+        Parameter::output("out_build", U32).optional(),
         Parameter::output("out_probe", U32),
         Parameter::value("n", U64),
     ],
@@ -100,9 +100,11 @@ impl KernelBody for Append {
         let (build_side, has_other) = (call.value::<u32>(1)? != 0, call.value::<u32>(2)? != 0);
         let mut to = length(control.get(control::OUTPUT))?;
         let most = to + n;
-        let (out_build, out_probe) = (call.output::<u32>(5, most)?, call.output::<u32>(6, most)?);
+        let has_build = build_side || has_other;
+        let out_build = call.output::<u32>(5, if has_build { most } else { 0 })?;
+        let out_probe = call.output::<u32>(6, most)?;
         for at in (0..n).filter(|at| bits.get(at / 32) >> (at % 32) & 1 == 0) {
-            if build_side || has_other {
+            if has_build {
                 out_build.set(to, if build_side { at as u32 } else { NONE });
             }
             if !build_side || has_other {

@@ -21,7 +21,7 @@ macro_rules! split_definitions {
             module: &MODULE,
             parameters: &[
                 Parameter::input("keys", $scalar).counted_by(5),
-                Parameter::input("valid", U32),
+                Parameter::input("valid", U32).optional(),
                 Parameter::value("has_valid", U32),
                 Parameter::value("mask", U32),
                 Parameter::in_out("counts", U32).elements(257),
@@ -36,9 +36,9 @@ macro_rules! split_definitions {
             module: &MODULE,
             parameters: &[
                 Parameter::input("keys", $scalar).counted_by(10),
-                Parameter::input("values", U32),
+                Parameter::input("values", U32).optional(),
                 Parameter::value("has_values", U32),
-                Parameter::input("valid", U32),
+                Parameter::input("valid", U32).optional(),
                 Parameter::value("has_valid", U32),
                 Parameter::value("mask", U32),
                 Parameter::input("counts", U32).elements(257),
