@@ -1,6 +1,7 @@
 //! Runs every suite on one device, as an ordinary test program.
 
 use libtest_mimic::{Arguments, Failed, Trial};
+use xlog_driver::cuda::CudaDriver;
 
 use crate::{TestDevice, suites};
 
@@ -32,7 +33,13 @@ pub fn run(device: TestDevice) -> ! {
             })
         })
         .collect();
-    libtest_mimic::run(&Arguments::from_args(), trials).exit()
+    let arguments = Arguments::from_args();
+    // A context takes most of a second to make, and goes with its last user: this one stays from
+    // test to test. Without a GPU there is none, as every test then says.
+    let held = (device == TestDevice::Cuda && !arguments.list).then(|| CudaDriver::open(0));
+    let answer = libtest_mimic::run(&arguments, trials);
+    drop(held);
+    answer.exit()
 }
 
 fn run_one(run: fn(TestDevice), device: TestDevice) -> Result<(), Failed> {
