@@ -135,7 +135,11 @@ fn format(spec: &InputSpec, inputs: &[Input]) -> FileResult<Format> {
     }
     let mut first: Option<Format> = None;
     for input in inputs {
-        let Some(format) = Format::of_name(&input.name).or_else(|| input.guessed_format()) else {
+        let format = match Format::of_name(&input.name) {
+            Some(format) => Some(format),
+            None => input.guessed_format()?,
+        };
+        let Some(format) = format else {
             return Err(FileError::new(
                 &input.name,
                 no_format("neither its name nor its first bytes say it", "--input-format"),

@@ -92,13 +92,13 @@ impl Input {
 
     /// The format that the first bytes of a file are those of. What can be read once is CSV, unless
     /// somebody says otherwise: a look at it would be its only one.
-    pub(crate) fn guessed_format(&self) -> Option<Format> {
+    pub(crate) fn guessed_format(&self) -> FileResult<Option<Format>> {
         if self.size.is_none() {
-            return Some(Format::Csv);
+            return Ok(Some(Format::Csv));
         }
         let mut start = Vec::new();
-        self.open().ok()?.read_onto(&mut start, 8).ok()?;
-        Format::of_magic(&start)
+        self.open()?.read_onto(&mut start, 8)?;
+        Ok(Format::of_magic(&start))
     }
 
     pub(crate) fn io(&self, error: &io::Error) -> FileError {

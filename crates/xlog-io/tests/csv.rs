@@ -281,12 +281,15 @@ fn a_cut_at_every_byte_gives_the_same_rows() {
 #[test]
 fn a_fault_at_every_byte_has_its_line() {
     let folder = Folder::new();
+    let mut read_through = 0;
     for end in 4..NASTY.len() {
         for spoilt in ["\"", "x\"", ",", "\n", "a"] {
             let Some((before, after)) = NASTY.split_at_checked(end) else { continue };
             let text = format!("{before}{spoilt}{after}");
             let spec = folder.file("t.csv", &text);
+            // A fault that types cannot be guessed behind is found when the file is opened.
             let Ok(reader) = xlog_io::open(&spec) else { continue };
+            read_through += 1;
             let types: Vec<_> = reader
                 .schema()
                 .fields()
@@ -301,6 +304,27 @@ fn a_fault_at_every_byte_has_its_line() {
             }
         }
     }
+    assert!(read_through > 2 * NASTY.len(), "{read_through} of {}", 5 * NASTY.len());
+}
+
+#[test]
+fn without_a_header_the_first_line_with_anything_says_how_many_columns_there_are() {
+    let folder = Folder::new();
+    let mut spec = folder.file("t.csv", "\n\r\n1,2\n\n3,4\n");
+    spec.csv.header = false;
+    assert_eq!(read(&spec), Ok(table(&[&["1", "2"], &["3", "4"]])));
+    // An empty line is a row of a table of one column.
+    let mut spec = folder.file("one.csv", "\n1\n\n");
+    spec.csv.header = false;
+    assert_eq!(read(&spec), Ok(table(&[&["-"], &["1"], &["-"]])));
+}
+
+#[test]
+fn a_file_that_cannot_be_looked_at_says_why() {
+    let folder = Folder::new();
+    let spec = folder.file("t.gz", "no gzip at all");
+    let error = read(&spec).expect_err("it is no such file");
+    assert!(!error.to_string().contains("first bytes"), "{error}");
 }
 
 #[test]

@@ -11,7 +11,7 @@ use clap::Args;
 use xlog_io::{BatchWriter, FileResult, Format, OutputSpec};
 use xlog_query::{QueryError, plan::PlanOutput, run::Sink};
 
-use super::table::TableSink;
+use super::{progress::make_way, table::TableSink};
 
 /// Where the result goes, and how.
 #[derive(Debug, Args)]
@@ -102,6 +102,9 @@ impl Sink for FileSink {
     }
 
     fn write(&mut self, batch: &RecordBatch) -> FileResult<bool> {
+        if self.spec.path == "-" {
+            make_way();
+        }
         if let Some(writer) = &mut self.writer {
             writer.write(batch)?;
         }

@@ -1,7 +1,7 @@
 //! A bar on standard error while a query takes long.
 
 use std::{
-    io::{IsTerminal, Write, stderr},
+    io::{self, IsTerminal, Write, stderr, stdout},
     sync::{
         Arc,
         mpsc::{RecvTimeoutError, Sender, channel},
@@ -11,6 +11,7 @@ use std::{
 };
 
 use clap::{Args, ValueEnum};
+use parking_lot::Mutex;
 use xlog_io::ReadProgress;
 use xlog_query::{Bytes, run::Monitor};
 
@@ -38,7 +39,45 @@ const PATIENCE: Duration = Duration::from_secs(1);
 const EVERY: Duration = Duration::from_millis(100);
 const WIDTH: usize = 28;
 
-/// A bar that is drawn until it is dropped.
+/// The line that the bar is drawn on. There is one, as there is one terminal.
+#[derive(Debug, Default)]
+struct Line {
+    is_drawn: bool,
+    is_over: bool,
+}
+
+static LINE: Mutex<Line> = Mutex::new(Line { is_drawn: false, is_over: false });
+
+impl Line {
+    fn draw(&mut self, text: &str) {
+        if !self.is_over {
+            self.is_drawn = say(&format!("\r{text}\x1b[K")).is_ok();
+        }
+    }
+
+    /// What is left of the bar would stand in the way of whatever comes next.
+    fn erase(&mut self) {
+        if std::mem::take(&mut self.is_drawn) {
+            let _ = say("\r\x1b[K");
+        }
+    }
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut out = stderr();
+    out.write_all(text.as_bytes()).and_then(|()| out.flush())
+}
+
+/// A result is about to be written to standard output: if that is a terminal, the bar ends here.
+pub(super) fn make_way() {
+    if stdout().is_terminal() {
+        let mut line = LINE.lock();
+        line.is_over = true;
+        line.erase();
+    }
+}
+
+/// A bar that is drawn until it is dropped, or a result is shown.
 #[derive(Debug)]
 pub(super) struct ProgressBar {
     running: Option<(Sender<()>, JoinHandle<()>)>,
@@ -59,16 +98,13 @@ impl ProgressBar {
         let monitor = Arc::clone(monitor);
         let began = Instant::now();
         let draw = move || {
-            let (mut wait, mut drawn) = (PATIENCE, false);
+            let mut wait = PATIENCE;
             while stopped.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
                 wait = EVERY;
                 let text = bar(monitor.progress(), monitor.rows_read(), began.elapsed());
-                drawn = write!(stderr(), "\r{text}\x1b[K").and_then(|()| stderr().flush()).is_ok();
+                LINE.lock().draw(&text);
             }
-            if drawn {
-                // What is left of it would stand in the way of the result.
-                let _ = write!(stderr(), "\r\x1b[K").and_then(|()| stderr().flush());
-            }
+            LINE.lock().erase();
         };
         let thread = std::thread::Builder::new().name("progress".to_owned()).spawn(draw);
         Self { running: thread.ok().map(|thread| (stop, thread)) }
@@ -103,6 +139,17 @@ fn bar(progress: ReadProgress, rows: u64, elapsed: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn nothing_is_drawn_once_a_result_is_shown() {
+        let mut line = Line::default();
+        line.draw("half of it");
+        assert!(line.is_drawn);
+        line.is_over = true;
+        line.erase();
+        line.draw("more of it");
+        assert!(!line.is_drawn);
+    }
 
     #[test]
     fn a_bar_says_how_much_of_how_much() {

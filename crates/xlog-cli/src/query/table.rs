@@ -11,7 +11,10 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 use xlog_io::{FileError, FileResult};
 use xlog_query::run::Sink;
 
-use super::cells::{cell, plain, type_name};
+use super::{
+    cells::{cell, plain, type_name},
+    progress::make_way,
+};
 
 /// Rows shown from the beginning and from the end, where there are more than both.
 const SHOWN: usize = 20;
@@ -163,6 +166,7 @@ impl Sink for TableSink {
     }
 
     fn finish(self: Box<Self>) -> FileResult<()> {
+        make_way();
         let mut out = stdout();
         let width = match out.is_terminal() {
             true => terminal_size::terminal_size().map_or(80, |(width, _)| usize::from(width.0)),

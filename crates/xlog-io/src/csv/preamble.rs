@@ -37,9 +37,10 @@ impl Preamble {
         {
             return Err(refuse("its lines end in carriage returns alone; end them in newlines"));
         }
-        let mut at = 0;
-        if options.header {
-            at = skip_empty_lines(text, 0, usize::MAX);
+        let mut at = skip_empty_lines(text, 0, usize::MAX);
+        if at == text.len() && !options.header {
+            // Rows of one column, all of them missing.
+            at = 0;
         }
         let lines_before = memchr::memchr_iter(b'\n', &text[..at]).count() as u64;
         if at == text.len() || (whole && text[at..] == *b"\r") {
