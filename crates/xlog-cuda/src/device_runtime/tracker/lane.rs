@@ -32,11 +32,16 @@ use crate::{
 const VACANT: u32 = u32::MAX;
 
 /// Launches between two questions how far the device has come. One costs half a launch; but every
-/// event recorded in between is one more that goes round.
-const PROBE_EVERY: u64 = sized(256, 1) as u64;
+/// event recorded in between is one more that goes round, and the more there are, the farther away
+/// is what the driver keeps of each.
+const PROBE_EVERY: u64 = sized(48, 1) as u64;
 
-/// Events made at once.
-const EVENTS_AT_ONCE: usize = sized(32, 1);
+/// The same, at most, on a device that is so far behind that asking it gives nothing back.
+const PROBE_SELDOM: u64 = sized(512, 1) as u64;
+
+/// Events made at once: enough for the launches between two questions, and for those that the
+/// device is behind by.
+const EVENTS_AT_ONCE: usize = sized(64, 1);
 
 /// One stream of the pool.
 #[derive(Debug)]
@@ -83,8 +88,9 @@ pub(crate) struct Submit {
     idle_events: Vec<HeldEvent>,
     /// Done, but somebody still holds them.
     held_events: Vec<HeldEvent>,
-    /// The tick before which the device is not asked again.
+    /// The tick before which the device is not asked again, and how many there are between.
     next_probe: u64,
+    patience: u64,
     /// Lanes beyond this are at 0 in the lane's clock.
     clock_len: usize,
     /// It changed since the last event.
@@ -104,7 +110,11 @@ impl Lane {
             completed: Arc::clone(completed),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             reads: Chunked::new(),
-            submit: Mutex::new(Submit { next_probe: PROBE_EVERY, ..Submit::default() }),
+            submit: Mutex::new(Submit {
+                next_probe: PROBE_EVERY,
+                patience: PROBE_EVERY,
+                ..Submit::default()
+            }),
             trail: TinyLock::new(Trail::default()),
             idle: AtomicUsize::new(0),
             held: AtomicUsize::new(0),
@@ -394,7 +404,8 @@ impl Lane {
     #[cold]
     #[inline(never)]
     fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
-        let length = self.trail.lock().len_after(self.done());
+        let before = self.done();
+        let length = self.trail.lock().len_after(before);
         for back in [length / 8, length / 2, length.saturating_sub(1)] {
             let Some(found) = self.trail.lock().nth_newest(back) else { break };
             // SAFETY: the event is held by `found`.
@@ -414,7 +425,10 @@ impl Lane {
         if submit.idle_events.is_empty() {
             submit.take_done(&mut self.trail.lock(), self.done());
         }
-        submit.next_probe = self.tick() + PROBE_EVERY;
+        let worth_it = self.done() - before >= PROBE_EVERY / 2;
+        submit.patience =
+            if worth_it { PROBE_EVERY } else { (2 * submit.patience).min(PROBE_SELDOM) };
+        submit.next_probe = self.tick() + submit.patience;
     }
 
     /// The tick up to which the device is known to have come.

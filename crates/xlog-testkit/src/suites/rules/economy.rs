@@ -28,6 +28,8 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     what_was_synchronised_needs_no_wait,
     a_failed_wait_is_not_taken_for_a_wait,
     hundreds_of_blocks_and_dozens_in_a_launch_are_no_different,
+    a_device_that_keeps_up_needs_few_events,
+    a_device_that_is_behind_is_asked_ever_less,
 ];
 
 fn free_all(rig: &Rig, blocks: impl IntoIterator<Item = DeviceBlock>) {
@@ -337,4 +339,44 @@ fn hundreds_of_blocks_and_dozens_in_a_launch_are_no_different(device: TestDevice
     one.preflight(&rig.runtime).unwrap_or_else(fail);
     one.commit(&rig.runtime).unwrap_or_else(fail);
     assert!(blocks[600..608].iter().all(|block| block.download().unwrap_or_else(fail)[0] == 4));
+}
+
+/// Launches on one of two streams, in fours that the device is done with, unknown to the tracker.
+fn a_device_that_keeps_up_needs_few_events(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [stream] = rig.streams();
+    let data = rig.zeros(64, stream);
+    let launches = 4_000;
+    let asked = rig.driver.count_during(DriverCall::EventDone, || {
+        for launch in 0..launches {
+            rig.increment(&data, 1, stream).unwrap_or_else(fail);
+            if launch % 4 == 3 {
+                assert!(eventually(Duration::from_secs(10), || rig.is_idle(stream)));
+            }
+        }
+    });
+    let events = rig.driver.count(DriverCall::CreateEvent);
+    assert!(events <= 160, "{events} events go round");
+    assert!(asked <= launches / 20, "asked {asked} times");
+    assert_eq!(data.download().unwrap_or_else(fail), [launches as u32; 64]);
+}
+
+fn a_device_that_is_behind_is_asked_ever_less(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [stream] = rig.streams();
+    let data = rig.zeros(64, stream);
+    // What there is to load is loaded before the device stands still.
+    rig.increment(&data, 1, stream).unwrap_or_else(fail);
+    rig.runtime.synchronize(stream).unwrap_or_else(fail);
+    let gate = Gate::new(&rig);
+    gate.hold(&rig, stream);
+    // No more than a stream takes without waiting for room.
+    let asked = rig.driver.count_during(DriverCall::EventDone, || {
+        for _ in 0..800 {
+            rig.increment(&data, 1, stream).unwrap_or_else(fail);
+        }
+    });
+    gate.open();
+    assert!(asked <= 18, "asked {asked} times, for nothing");
+    assert_eq!(data.download().unwrap_or_else(fail), [801; 64]);
 }
