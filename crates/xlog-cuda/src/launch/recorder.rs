@@ -2,6 +2,7 @@
 
 use std::{
     fmt,
+    mem::ManuallyDrop,
     panic::Location,
     sync::{
         Arc,
@@ -73,7 +74,8 @@ pub fn dropped_recorders() -> u64 {
 pub struct LaunchRecorder {
     stream: StreamId,
     mode: RecorderMode,
-    uses: Uses,
+    /// Not in the recorder itself, which is moved into its commit; `None` before the first.
+    uses: Option<Box<Uses>>,
     /// Uses recorded after preflight; a mistake, so seldom there.
     late: Option<Box<Uses>>,
     recorded: usize,
@@ -129,7 +131,7 @@ impl LaunchRecorder {
         Self {
             stream,
             mode,
-            uses: Uses::default(),
+            uses: None,
             late: None,
             recorded: 0,
             skipped: 0,
@@ -220,9 +222,8 @@ impl LaunchRecorder {
         match (one, self.mode) {
             (Some(one), _) => {
                 self.recorded += 1;
-                let uses =
-                    if late { &mut **self.late.get_or_insert_default() } else { &mut self.uses };
-                uses.add(one, access);
+                let uses = if late { &mut self.late } else { &mut self.uses };
+                uses.get_or_insert_with(Uses::spare).add(one, access);
             }
             (None, RecorderMode::Permissive) => self.skipped += 1,
             (None, RecorderMode::Strict) => {
@@ -232,8 +233,21 @@ impl LaunchRecorder {
         self
     }
 
+    /// Whether it was used as it should be, and owns nothing but its uses.
+    #[inline(always)]
+    fn is_plain(&self) -> bool {
+        let mistaken = self.recorded_late || self.rejected.is_some() || self.late.is_some();
+        !mistaken && self.declared.is_none()
+    }
+
+    /// What was recorded in time.
+    #[inline(always)]
+    fn uses(&self) -> &[BlockUse] {
+        self.uses.as_ref().map_or(&[], |uses| uses)
+    }
+
     fn is_empty(&self) -> bool {
-        self.uses.is_empty() && self.late.is_none() && self.rejected.is_none()
+        self.uses.is_none() && self.late.is_none() && self.rejected.is_none()
     }
 
     /// Claims every block and queues every wait on the stream. On failure no work may be enqueued,
@@ -255,7 +269,7 @@ impl LaunchRecorder {
             }
             _ => return Ok(()),
         }
-        if self.uses.is_empty() {
+        if self.uses.is_none() {
             self.phase = Phase::Empty { runtime: Arc::clone(runtime.core()) };
             return Ok(());
         }
@@ -281,7 +295,9 @@ impl LaunchRecorder {
         }
         let lane = lane.index() as u32;
         let (runtime, tracker) = (core.number, tracker.number());
-        self.phase = Phase::Claimed { runtime, tracker, lane, ticket };
+        let claimed = Phase::Claimed { runtime, tracker, lane, ticket };
+        // It was recording, which is nothing to be dropped: that is not asked once more.
+        std::mem::forget(std::mem::replace(&mut self.phase, claimed));
         Ok(())
     }
 
@@ -291,15 +307,20 @@ impl LaunchRecorder {
     #[inline(never)]
     pub fn commit(mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         // Whoever watches is told before the use is recorded: what did not come by now never will.
-        self.declared = None;
+        if self.declared.is_some() {
+            self.declared = None;
+        }
         match self.phase {
             Phase::Claimed { runtime: mine, lane, ticket, .. }
-                if mine == runtime.core().number && !self.recorded_late =>
+                if mine == runtime.core().number && self.is_plain() =>
             {
-                self.phase = Phase::Over;
                 let tracker = runtime.core().tracker();
                 let lane = &tracker.lanes()[lane as usize];
-                tracker.finish_claimed(&Launch { uses: &self.uses, lane, ticket })
+                // Nothing else of a plain recorder is left to be dropped.
+                let uses = ManuallyDrop::new(self).uses.take().unwrap_or_default();
+                let answer = tracker.finish_claimed(&Launch { uses: &uses, lane, ticket });
+                uses.give_back();
+                answer
             }
             _ => self.commit_otherwise(runtime.core()),
         }
@@ -321,7 +342,7 @@ impl LaunchRecorder {
             Phase::Empty { .. } => Ok(()),
             Phase::Recording if self.is_empty() => return Ok(()),
             Phase::Recording | Phase::Over => {
-                self.publish_unprepared(&self.uses, in_stack(runtime));
+                self.publish_unprepared(self.uses(), in_stack(runtime));
                 match &self.rejected {
                     Some(_) => Ok(()),
                     None => Err(ResourceError::StreamMisuse(format!(
@@ -343,7 +364,7 @@ impl LaunchRecorder {
     }
 
     fn as_enqueue<'e>(&'e self, runtime: &'e RuntimeCore) -> Enqueue<'e> {
-        Enqueue { runtime, stream: self.stream, uses: &self.uses, place: self.place }
+        Enqueue { runtime, stream: self.stream, uses: self.uses(), place: self.place }
     }
 
     /// Publishes the uses this recorder holds claims for.
@@ -352,7 +373,7 @@ impl LaunchRecorder {
             Phase::Claimed { tracker, lane, ticket, .. } => match UseTracker::find(*tracker) {
                 Some(tracker) => {
                     let lane = &tracker.lanes()[*lane as usize];
-                    tracker.finish_claimed(&Launch { uses: &self.uses, lane, ticket: *ticket })
+                    tracker.finish_claimed(&Launch { uses: self.uses(), lane, ticket: *ticket })
                 }
                 // Gone with its streams and its blocks: nothing is left to be ordered.
                 None => Ok(()),
@@ -377,7 +398,7 @@ impl LaunchRecorder {
     #[cold]
     fn publish_unprepared(
         &self,
-        uses: &Uses,
+        uses: &[BlockUse],
         finish: impl Fn(&[BlockUse], StreamId) -> ResourceResult<()>,
     ) {
         for one in uses.chunks(1) {

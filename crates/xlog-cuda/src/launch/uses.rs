@@ -1,11 +1,16 @@
 //! The uses of one launch, each block once.
 
-use std::{fmt, mem::MaybeUninit};
+use std::{cell::Cell, fmt, mem::MaybeUninit};
 
 use crate::device_runtime::{Access, BlockUse};
 
 /// Uses kept without a heap allocation.
 const FEW: usize = 8;
+
+thread_local! {
+    /// Where a recorder of this thread kept its uses last: near the processor, and made already.
+    static SPARE: Cell<Option<Box<Uses>>> = const { Cell::new(None) };
+}
 
 /// The uses of one launch: several of one block are one, of the strongest access.
 #[derive(Clone)]
@@ -73,6 +78,22 @@ impl Uses {
         false
     }
 
+    /// None yet, where the last ones were that this thread gave back.
+    #[inline]
+    pub(crate) fn spare() -> Box<Self> {
+        SPARE.try_with(Cell::take).ok().flatten().unwrap_or_default()
+    }
+
+    /// Keeps the memory for the next launch of this thread.
+    #[inline]
+    pub(crate) fn give_back(mut self: Box<Self>) {
+        if self.len <= FEW {
+            (self.len, self.seen) = (0, 0);
+            // A thread that is ending has no next one.
+            let _ = SPARE.try_with(|spare| spare.set(Some(self)));
+        }
+    }
+
     /// The uses of blocks that have an identity.
     pub(crate) fn of<const N: usize>(blocks: [(Option<&BlockUse>, Access); N]) -> Self {
         let mut all = Self::default();
@@ -82,10 +103,6 @@ impl Uses {
             }
         }
         all
-    }
-
-    pub(crate) fn is_empty(&self) -> bool {
-        self.len == 0
     }
 
     fn as_mut_slice(&mut self) -> &mut [BlockUse] {
@@ -121,16 +138,13 @@ mod tests {
     use super::*;
     use crate::device_runtime::{BlockId, Generation, StreamId};
 
+    fn one(ptr: u64, generation: u64, device_ordinal: u32) -> BlockUse {
+        let (generation, alloc_stream) = (Generation(generation), StreamId::DEFAULT);
+        BlockUse::new(BlockId { ptr, generation, alloc_stream, device_ordinal }, Access::Read)
+    }
+
     #[test]
     fn one_use_a_block_of_the_strongest_access() {
-        let block = |ptr, generation, device_ordinal| BlockId {
-            ptr,
-            generation: Generation(generation),
-            alloc_stream: StreamId::DEFAULT,
-            device_ordinal,
-        };
-        let one =
-            |ptr, generation, ordinal| BlockUse::new(block(ptr, generation, ordinal), Access::Read);
         let uses = Uses::of([
             (Some(&one(256, 1, 0)), Access::Read),
             (Some(&one(256, 2, 0)), Access::Read),
@@ -147,5 +161,24 @@ mod tests {
         assert_eq!(many.len(), 100);
         assert!(many.iter().all(|one| one.access() == Access::ReadWrite));
         assert_eq!(many[41].block().ptr, 256 * 42);
+    }
+
+    #[test]
+    fn what_was_given_back_is_empty_and_there_again() {
+        let mut uses = Uses::spare();
+        (1..=3).for_each(|generation| uses.add(&one(256, generation, 0), Access::Read));
+        let place: *const Uses = &raw const *uses;
+        uses.give_back();
+        let mut again = Uses::spare();
+        assert!(std::ptr::eq(place, &raw const *again) && again.is_empty());
+        again.add(&one(256, 1, 0), Access::Write);
+        assert_eq!(again.iter().map(BlockUse::access).collect::<Vec<_>>(), [Access::Write]);
+        // Another one, while that one is out; and one with many is not kept.
+        let mut other = Uses::spare();
+        assert!(other.is_empty());
+        (1..=20).for_each(|generation| other.add(&one(256, generation, 0), Access::Read));
+        assert_eq!(other.len(), 20);
+        other.give_back();
+        assert!(Uses::spare().is_empty());
     }
 }

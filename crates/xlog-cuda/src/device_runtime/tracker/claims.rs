@@ -386,7 +386,7 @@ impl UseTracker {
     }
 
     /// The desk of a thread, made when it first launches.
-    #[inline]
+    #[inline(always)]
     fn desk(&self, id: DeskId) -> &Desk {
         match self.desks.get(id.0) {
             Some(desk) if id.0 < self.desks_used.load(Ordering::Relaxed) => desk,
@@ -404,7 +404,7 @@ impl UseTracker {
     }
 
     /// Gives up every claim of a launch.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn release(&self, ticket: TicketId) {
         if let Some(ticket) = self.desks.get(ticket.desk.0).and_then(|d| d.ticket(ticket.number)) {
             ticket.close();

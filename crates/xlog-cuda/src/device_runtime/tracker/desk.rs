@@ -310,7 +310,7 @@ impl Default for Desk {
 
 impl Desk {
     /// A ticket no launch is using, and its number. Only the desk's own thread asks.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn idle_ticket(&self) -> Option<(u32, &Ticket)> {
         let used = self.used.load(Ordering::Relaxed);
         for number in 0..used {
@@ -338,7 +338,7 @@ impl Desk {
     }
 
     /// Whether no launch but the one of ticket `number` is open here.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn is_alone(&self, number: u32) -> bool {
         let used = self.used.load(Ordering::Relaxed);
         used <= 1

@@ -218,7 +218,7 @@ impl UseTracker {
     }
 
     /// The lane of `stream`, on a device that is alive and a stream nobody is capturing.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn enter(&self, stream: StreamId) -> ResourceResult<&Lane> {
         self.device.check_alive()?;
         let lane = self.lane(stream).ok_or_else(|| unknown_stream(stream))?;

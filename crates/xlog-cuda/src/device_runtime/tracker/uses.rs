@@ -142,7 +142,7 @@ impl UseTracker {
 
     /// Publishes claimed uses that `point` stands for. Unless `alone`, the lane's submit lock is
     /// held, and points of this lane come in order.
-    #[inline]
+    #[inline(always)]
     fn publish(&self, launch: &Launch<'_>, point: Point, alone: bool) {
         // With one stream the point stays the same: a write there covers all that is before it,
         // and is all that a later use has to follow.
