@@ -21,6 +21,7 @@ pub fn tests(engine: &Engine) -> Vec<Trial> {
     vec![
         trial("operators::join::joins_are_those_of_the_reference", engine, as_reference),
         trial("operators::join::words_beside_words_are_joined_at_once", engine, words_beside_words),
+        trial("operators::join::few_rows_of_many_keep_little_memory", engine, few_of_many),
         trial("operators::join::a_key_with_many_partners_meets_them_all", engine, many_partners),
         trial("operators::join::what_cannot_be_joined_is_refused_by_name", engine, refusals),
     ]
@@ -159,6 +160,25 @@ fn many_partners(engine: &Engine) {
             seen.dedup();
             assert_eq!(seen.len() as u64, pairs, "each pair once");
         }
+    }
+}
+
+fn few_of_many(engine: &Engine) {
+    let ids: Vec<i32> = (0..600_000).collect();
+    let many = table(engine, &[("id", &ids), ("many", &ids)]);
+    let few = table(engine, &[("id", &[7, -1, 3]), ("few", &[1, 2, 3])]);
+    // Whichever of them is looked up.
+    for (left, right) in [(&many, &few), (&few, &many)] {
+        let joined = hash_join(left, right, &[("id", "id")], JoinKind::Inner, STREAM);
+        let joined = joined.expect("a join");
+        for (name, column) in joined.columns() {
+            let held = column.values().len();
+            assert_eq!(column.len(), 2, "{name}");
+            assert!(held < 1_000, "{name}: memory for {held} values is kept for 2");
+        }
+        let (left, right) = (download(left, STREAM), download(right, STREAM));
+        let expected = reference::join(&left, &right, &[("id", "id")], JoinKind::Inner);
+        assert_same_rows(Ok(joined), expected, STREAM, "few of many");
     }
 }
 
