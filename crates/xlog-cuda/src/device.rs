@@ -29,6 +29,8 @@ use crate::{
 pub struct CudaDevice {
     driver: Arc<dyn Driver>,
     lost: AtomicBool,
+    /// It is lost, or watched: whatever is asked of it is not the common case.
+    unusual: AtomicBool,
     /// Told of every launch's declared uses, if the driver has one.
     watcher: Option<Arc<dyn DeviceWatcher>>,
     reason: OnceLock<DriverError>,
@@ -85,6 +87,7 @@ impl CudaDevice {
         Self {
             driver,
             lost: AtomicBool::new(false),
+            unusual: AtomicBool::new(watcher.is_some()),
             watcher,
             reason: OnceLock::new(),
             kernels: KnownKernels::default(),
@@ -150,6 +153,12 @@ impl CudaDevice {
         self.info().kind == DeviceKind::Host || self.info().ordinal == ordinal
     }
 
+    /// Whether it is neither lost nor watched.
+    #[inline(always)]
+    pub(crate) fn is_plain(&self) -> bool {
+        !self.unusual.load(Ordering::Relaxed)
+    }
+
     /// [`ResourceError::DeviceLost`] once the device is lost.
     #[inline]
     pub(crate) fn check_alive(&self) -> ResourceResult<()> {
@@ -171,6 +180,7 @@ impl CudaDevice {
         if error.is_sticky() {
             let first = self.reason.set(error.clone()).is_ok();
             self.lost.store(true, Ordering::Relaxed);
+            self.unusual.store(true, Ordering::Relaxed);
             if first {
                 log::error!("device lost: {error}");
             }

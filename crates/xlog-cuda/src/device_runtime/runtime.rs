@@ -63,6 +63,13 @@ impl RuntimeCore {
         self.direct.then_some(&*self.tracker)
     }
 
+    /// The same, if there is nothing else about the runtime or its device that a launch has to look
+    /// at.
+    #[inline(always)]
+    pub(crate) fn plain_tracker(&self) -> Option<&UseTracker> {
+        (self.direct && self.device.is_plain()).then_some(&*self.tracker)
+    }
+
     #[inline]
     pub(crate) fn check(&self) -> ResourceResult<()> {
         self.device.check_alive()?;
@@ -154,7 +161,7 @@ impl XlogDeviceRuntime {
             tracker,
             number,
             ordinal,
-            direct,
+            direct: direct && mismatch.is_none(),
             mismatch,
             resource,
             staging,

@@ -216,7 +216,7 @@ impl StreamPool {
         // What the default stream followed is over too: nobody has to wait for it any more.
         for (lane, tick) in self.tracker.lanes().iter().zip(tails) {
             if tick > 0 {
-                lane.complete(tick, &mut lane.submit());
+                lane.learn(tick);
             }
         }
         Ok(())

@@ -25,25 +25,29 @@ impl<'e> Enqueue<'e> {
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        self.runtime.check()?;
-        match self.runtime.direct_tracker() {
+        match self.runtime.plain_tracker() {
             // Apart, so that nothing of the common case has to go through memory.
             Some(tracker) => {
                 let (lane, ticket) = self.claim(tracker, OnConflict::Wait)?;
                 self.enqueue(lane, ticket, operation)?;
                 tracker.finish_claimed(&Launch { uses: self.uses, lane, ticket })
             }
-            None => self.run_in_stack(operation),
+            None => self.run_otherwise(operation),
         }
     }
 
+    /// The same on a device that is lost or watched, or with a stack that wants to see every use.
+    #[cold]
     #[inline(never)]
-    fn run_in_stack(
+    fn run_otherwise(
         &self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        let prepared = self.prepare_in_stack(OnConflict::Wait)?;
+        let prepared = self.prepare(OnConflict::Wait)?;
+        let declared = self.declare_on(prepared.lane);
         self.enqueue(prepared.lane, prepared.ticket, operation)?;
+        // What did not come by now never will.
+        drop(declared);
         self.commit(prepared)
     }
 
@@ -55,25 +59,7 @@ impl<'e> Enqueue<'e> {
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
         let device = &self.runtime.device;
-        if device.watcher().is_some() {
-            return self.enqueue_watched(lane, ticket, operation);
-        }
         // If nothing was enqueued, nothing is published.
-        let release = |_: &ResourceError| self.runtime.tracker().release(ticket);
-        lane.raw(device).and_then(|raw| device.note(operation(raw))).inspect_err(release)
-    }
-
-    /// The same on a device that is watched: apart, since hardly any is.
-    #[cold]
-    #[inline(never)]
-    fn enqueue_watched(
-        &self,
-        lane: &Lane,
-        ticket: TicketId,
-        operation: impl FnOnce(RawStream) -> DriverResult<()>,
-    ) -> ResourceResult<()> {
-        let device = &self.runtime.device;
-        let _declared = self.declare_on(lane);
         let release = |_: &ResourceError| self.runtime.tracker().release(ticket);
         lane.raw(device).and_then(|raw| device.note(operation(raw))).inspect_err(release)
     }

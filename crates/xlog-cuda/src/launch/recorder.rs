@@ -253,6 +253,36 @@ impl LaunchRecorder {
     /// Claims every block and queues every wait on the stream. On failure no work may be enqueued,
     /// and no use is published.
     pub fn preflight(&mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
+        let core = runtime.core();
+        let usual = matches!(self.phase, Phase::Recording)
+            && self.uses.is_some()
+            && !self.recorded_late
+            && self.rejected.is_none();
+        match core.plain_tracker() {
+            Some(tracker) if usual => self.claim(core, tracker),
+            _ => self.preflight_otherwise(runtime),
+        }
+    }
+
+    /// Claims the blocks and queues the waits with the tracker itself.
+    #[inline(always)]
+    fn claim(&mut self, core: &RuntimeCore, tracker: &UseTracker) -> ResourceResult<()> {
+        let (lane, ticket) = match self.as_enqueue(core).claim(tracker, OnConflict::Refuse) {
+            Ok(claimed) => claimed,
+            Err(error) => return Err(as_preflight_refusal(error)),
+        };
+        let lane = lane.index() as u32;
+        let (runtime, tracker) = (core.number, tracker.number());
+        let claimed = Phase::Claimed { runtime, tracker, lane, ticket };
+        // It was recording, which is nothing to be dropped: that is not asked once more.
+        std::mem::forget(std::mem::replace(&mut self.phase, claimed));
+        Ok(())
+    }
+
+    /// Every preflight but that of a recorder used as it should be, on a plain runtime.
+    #[cold]
+    #[inline(never)]
+    fn preflight_otherwise(&mut self, runtime: &XlogDeviceRuntime) -> ResourceResult<()> {
         if self.recorded_late {
             return Err(self.late_refusal());
         }
@@ -285,19 +315,11 @@ impl LaunchRecorder {
             self.phase = Phase::InStack { runtime, lane, ticket };
             return Ok(());
         };
-        let (lane, ticket) = match enqueue.claim(tracker, OnConflict::Refuse) {
-            Ok(claimed) => claimed,
-            Err(error) => return Err(as_preflight_refusal(error)),
-        };
-        if core.device.watcher().is_some() {
-            let declared = enqueue.declare_on(lane);
+        self.claim(core, tracker)?;
+        if let Phase::Claimed { lane, .. } = self.phase {
+            let declared = self.as_enqueue(core).declare_on(&tracker.lanes()[lane as usize]);
             self.declared = declared;
         }
-        let lane = lane.index() as u32;
-        let (runtime, tracker) = (core.number, tracker.number());
-        let claimed = Phase::Claimed { runtime, tracker, lane, ticket };
-        // It was recording, which is nothing to be dropped: that is not asked once more.
-        std::mem::forget(std::mem::replace(&mut self.phase, claimed));
         Ok(())
     }
 

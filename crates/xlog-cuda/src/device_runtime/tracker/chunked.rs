@@ -51,11 +51,13 @@ impl<T: Default, const FIRST: usize> Chunked<T, FIRST> {
         (chunk, number as usize - (FIRST << chunk))
     }
 
+    #[inline(never)]
     fn get_beyond(&self, number: u32) -> Option<&T> {
         let (chunk, offset) = Self::position(number);
         self.chunks.get(chunk)?.get()?.get(offset)
     }
 
+    #[inline(never)]
     fn grow_beyond(&self, number: u32) -> Option<&T> {
         let (chunk, offset) = Self::position(number);
         let entries = self.chunks.get(chunk)?;

@@ -78,6 +78,8 @@ struct Asked<'a> {
     ordinal: u32,
     plan: bool,
     on_conflict: OnConflict,
+    /// No other launch of the thread is open.
+    alone: bool,
 }
 
 /// Why a claim was not given.
@@ -104,8 +106,7 @@ enum Quick {
 impl Quick {
     /// Claimed behind points of one lane: the latest of them covers the others.
     #[inline(always)]
-    fn behind(points: impl Iterator<Item = Point>, own: &Lane) -> Self {
-        let latest = points.fold(Point::default(), Point::later);
+    fn behind(latest: Point, own: &Lane) -> Self {
         if own.follows(latest) { Self::Ready(Point::default()) } else { Self::Behind(latest) }
     }
 }
@@ -125,13 +126,14 @@ impl UseTracker {
         plan: bool,
         on_conflict: OnConflict,
     ) -> ResourceResult<(&Lane, TicketId)> {
-        // The device is the first thing to be refused, and the last that is ever wrong.
-        let lane = match self.enter(holder.stream) {
+        // The device is the first thing to be refused, and the last that is ever wrong. Whether it
+        // is lost was asked by whoever asks for claims.
+        let lane = match self.enter_alive(holder.stream) {
             Ok(lane) => lane,
             Err(error) => return Err(check_device(uses, ordinal).err().unwrap_or(error)),
         };
         let desk = self.desk(holder.desk);
-        let Some((number, ticket)) = desk.idle_ticket() else { return Err(no_room()) };
+        let Some((number, ticket, alone)) = desk.seat() else { return Err(no_room()) };
         ticket.open(holder.stream, holder.place);
         let mut id = TicketId {
             desk: holder.desk,
@@ -140,7 +142,12 @@ impl UseTracker {
             #[cfg(feature = "mutants")]
             drawn: if mutant::is(Mutant::NumberedTooSoon) { lane.draw_tick() } else { 0 },
         };
-        let quick = self.claim_quickly(uses, (desk, id), ticket, lane);
+        // A launch of this thread's own that is not committed is asked about block by block.
+        let quick = if alone {
+            self.claim_quickly(uses, (desk, ticket), (holder.desk, lane))
+        } else {
+            Quick::No
+        };
         // The claims came after the first look: a release that missed them is seen by this one.
         if let Quick::Ready(written_at) = quick
             && lane.stream() == Some(holder.stream)
@@ -148,7 +155,7 @@ impl UseTracker {
             id.written_at = written_at;
             return Ok((lane, id));
         }
-        let asked = Asked { uses, holder, ordinal, plan, on_conflict };
+        let asked = Asked { uses, holder, ordinal, plan, on_conflict, alone };
         self.claim_otherwise(&asked, quick, (desk, ticket, id), lane)?;
         Ok((lane, id))
     }
@@ -158,19 +165,15 @@ impl UseTracker {
     fn claim_quickly(
         &self,
         uses: &[BlockUse],
-        (desk, id): (&Desk, TicketId),
-        ticket: &Ticket,
-        lane: &Lane,
+        (desk, ticket): (&Desk, &Ticket),
+        (holder_desk, lane): (DeskId, &Lane),
     ) -> Quick {
-        // A launch of this thread's own that is not committed is asked about block by block.
-        if !desk.is_alone(id.number)
-            || !ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access)))
-        {
+        if !ticket.announce_all(uses.iter().map(|one| (one.slot.0, one.access))) {
             return Quick::No;
         }
         // Between every announcement above and every look below; see `slot`.
         desk.fence();
-        let quick = self.look(uses, id.desk, lane);
+        let quick = self.look(uses, holder_desk, lane);
         if quick != Quick::No {
             ticket.grant();
         }
@@ -178,8 +181,8 @@ impl UseTracker {
     }
 
     /// Whether the words of all blocks allow their claims, and whether anything but this lane's own
-    /// work stands before them.
-    #[inline(always)]
+    /// work stands before them. Apart, so that all it counts stays in registers.
+    #[inline(never)]
     fn look(&self, uses: &[BlockUse], desk: DeskId, own: &Lane) -> Quick {
         let lane = own.index();
         let mut allowed = true;
@@ -210,13 +213,12 @@ impl UseTracker {
         }
         // Behind the latest write of a lane is behind all of them, and blocks that are only read
         // stay there for long.
-        let last_write = |one: &BlockUse| self.slots.get(one.slot.0).map(Slot::last_write);
-        Quick::behind(uses.iter().filter_map(last_write), own)
+        Quick::behind(last_writes.latest(), own)
     }
 
     /// A write of blocks that `readers`, other lanes, have read: if it is one lane, and the writes
     /// before are this lane's own, then its latest read is all there is to follow.
-    #[inline(always)]
+    #[inline(never)]
     fn behind_readers(
         &self,
         uses: &[BlockUse],
@@ -234,7 +236,7 @@ impl UseTracker {
             let counts = slot.readers_before(one.access) & readers != 0;
             counts.then(|| reader.read_of(one.slot.0))
         };
-        Quick::behind(uses.iter().filter_map(read), own)
+        Quick::behind(uses.iter().filter_map(read).fold(Point::default(), Point::later), own)
     }
 
     /// Claims what was not claimed quickly, and queues the waits.
@@ -246,10 +248,9 @@ impl UseTracker {
         (desk, ticket, id): (&Desk, &Ticket, TicketId),
         lane: &Lane,
     ) -> ResourceResult<()> {
-        let Asked { uses, holder, ordinal, plan, on_conflict } = *asked;
+        let Asked { uses, holder, ordinal, plan, on_conflict, alone } = *asked;
         if quick == Quick::No {
             check_device(uses, ordinal).inspect_err(|_| ticket.close())?;
-            let alone = desk.is_alone(id.number);
             self.claim_slowly(uses, (holder, alone), (desk, ticket), on_conflict)?;
         }
         if lane.stream() != Some(holder.stream) {

@@ -309,9 +309,26 @@ impl Default for Desk {
 }
 
 impl Desk {
-    /// A ticket no launch is using, and its number. Only the desk's own thread asks.
+    /// A ticket no launch is using, its number, and whether no other launch is open here. Only the
+    /// desk's own thread asks, and most threads have one launch open at a time.
     #[inline(always)]
-    pub(crate) fn idle_ticket(&self) -> Option<(u32, &Ticket)> {
+    pub(crate) fn seat(&self) -> Option<(u32, &Ticket, bool)> {
+        match self.tickets.first() {
+            [ticket, ..] if self.used.load(Ordering::Relaxed) == 1 && ticket.is_idle() => {
+                Some((0, ticket, true))
+            }
+            _ => self.other_seat(),
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn other_seat(&self) -> Option<(u32, &Ticket, bool)> {
+        let (number, ticket) = self.idle_ticket()?;
+        Some((number, ticket, self.is_alone(number)))
+    }
+
+    fn idle_ticket(&self) -> Option<(u32, &Ticket)> {
         let used = self.used.load(Ordering::Relaxed);
         for number in 0..used {
             if let Some(ticket) = self.tickets.get(number)
@@ -338,13 +355,11 @@ impl Desk {
     }
 
     /// Whether no launch but the one of ticket `number` is open here.
-    #[inline(always)]
-    pub(crate) fn is_alone(&self, number: u32) -> bool {
+    fn is_alone(&self, number: u32) -> bool {
         let used = self.used.load(Ordering::Relaxed);
-        used <= 1
-            || (0..used)
-                .filter(|other| *other != number)
-                .all(|other| self.tickets.get(other).is_none_or(Ticket::is_idle))
+        (0..used)
+            .filter(|other| *other != number)
+            .all(|other| self.tickets.get(other).is_none_or(Ticket::is_idle))
     }
 
     /// Whether no launch is open here.

@@ -9,39 +9,35 @@
 use std::sync::Arc;
 
 use smallvec::SmallVec;
-use xlog_driver::RawStream;
+use xlog_driver::{RawEvent, RawStream};
 
 use super::{
     chunked::Chunked,
     point::Point,
     slot::Follows,
-    trail::{HeldEvent, RecordedEvent, Trail},
+    trail::{HeldEvent, Occupied, RecordedEvent, Trail},
 };
 use crate::{
     CudaDevice,
-    device_runtime::{ResourceResult, StreamId},
+    device_runtime::{ResourceError, ResourceResult, StreamId},
     mutant::{self, Mutant},
     sync::{
-        Mutex, MutexGuard, Step, TinyLock,
+        Mutex, MutexGuard, TinyLock,
         atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering},
-        leaves_out, sized,
+        sized,
     },
 };
 
 /// The id of a lane no stream has.
 const VACANT: u32 = u32::MAX;
 
-/// Launches between two questions how far the device has come. One costs half a launch; but every
-/// event recorded in between is one more that goes round, and the more there are, the farther away
-/// is what the driver keeps of each.
-const PROBE_EVERY: u64 = sized(48, 1) as u64;
+/// Events of a lane from its first record on: made at once, each costs a fraction of a launch.
+const FIRST_EVENTS: usize = sized(64, 2);
 
-/// The same, at most, on a device that is so far behind that asking it gives nothing back.
-const PROBE_SELDOM: u64 = sized(512, 1) as u64;
-
-/// Events made at once: enough for the launches between two questions, and for those that the
-/// device is behind by.
-const EVENTS_AT_ONCE: usize = sized(64, 1);
+/// Events up to which a lane gets more before it asks the device which are done. Asking costs as
+/// much as a launch, so that it is done once in as many; but with more than these, what the driver
+/// keeps of each is far from the processor when its turn comes.
+const ENOUGH_EVENTS: usize = sized(256, 2);
 
 /// One stream of the pool.
 #[derive(Debug)]
@@ -65,9 +61,8 @@ pub(crate) struct Lane {
     reads: Chunked<AtomicU64, { sized(256, 2) }>,
     submit: Mutex<Submit>,
     trail: TinyLock<Trail>,
-    /// Events at rest and events held, as of the last change: asked for without `submit`, which a
-    /// thread at a full queue holds on to.
-    idle: AtomicUsize,
+    /// Events held, as of the last change: asked for without `submit`, which a thread at a full
+    /// queue holds on to.
     held: AtomicUsize,
     /// Live blocks born here plus frees waiting here: reasons to keep the stream.
     blocks: AtomicUsize,
@@ -83,14 +78,14 @@ pub(crate) struct Tail {
 }
 
 /// What only those who enqueue on the stream touch.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Submit {
-    idle_events: Vec<HeldEvent>,
-    /// Done, but somebody still holds them.
+    /// The event of the next tick, and that tick: it stands for nothing. Any other tick: it is to
+    /// be looked for.
+    next_event: RawEvent,
+    next_tick: u64,
+    /// Done, but somebody held them when their turn came.
     held_events: Vec<HeldEvent>,
-    /// The tick before which the device is not asked again, and how many there are between.
-    next_probe: u64,
-    patience: u64,
     /// Lanes beyond this are at 0 in the lane's clock.
     clock_len: usize,
     /// It changed since the last event.
@@ -110,13 +105,8 @@ impl Lane {
             completed: Arc::clone(completed),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
             reads: Chunked::new(),
-            submit: Mutex::new(Submit {
-                next_probe: PROBE_EVERY,
-                patience: PROBE_EVERY,
-                ..Submit::default()
-            }),
-            trail: TinyLock::new(Trail::default()),
-            idle: AtomicUsize::new(0),
+            submit: Mutex::new(Submit::default()),
+            trail: TinyLock::new(Trail::new(index)),
             held: AtomicUsize::new(0),
             blocks: AtomicUsize::new(0),
             records: AtomicU64::new(0),
@@ -273,22 +263,19 @@ impl Lane {
         device: &CudaDevice,
         publish: impl FnOnce(Point),
     ) -> ResourceResult<HeldEvent> {
-        self.record_with(device, HeldEvent::clone, publish)
+        let hold = |trail: &mut Trail| trail.newest().map(|found| found.event);
+        self.record_with(device, hold, publish)?.ok_or_else(no_event)
     }
 
     #[inline]
     fn record_with<H>(
         &self,
         device: &CudaDevice,
-        hold: impl FnOnce(&HeldEvent) -> H,
+        hold: impl FnOnce(&mut Trail) -> H,
         publish: impl FnOnce(Point),
     ) -> ResourceResult<H> {
         let raw = self.raw(device)?;
         let mut submit = self.submit.lock();
-        let event = match submit.idle_events.pop() {
-            Some(event) => event,
-            None => submit.stock_up(device, &self.trail)?,
-        };
         // Counted before it is recorded, and what is enqueued on one stream happens one after the
         // other: whoever enqueues behind this event reads the new tick afterwards, and whoever
         // reads the old one, in a pool of one stream, has enqueued before it. A record that fails
@@ -296,38 +283,98 @@ impl Lane {
         let tick = self.tick.load(Ordering::Relaxed) + 1;
         #[cfg(feature = "mutants")]
         let tick = Some(mutant::drawn::take()).filter(|drawn| *drawn != 0).unwrap_or(tick);
+        if submit.next_tick != tick {
+            self.make_ready(device, &mut submit, tick)?;
+        }
         if cfg!(feature = "mutants") {
             self.tick.fetch_max(tick, Ordering::Release);
         } else {
             self.tick.store(tick, Ordering::Release);
         }
-        // SAFETY: `raw` and `event` are this device's; streams are destroyed with the tracker,
+        // SAFETY: `raw` and the event are this device's; streams are destroyed with the tracker,
         // events when nobody holds them.
-        let recorded = device.note(unsafe { device.driver().record_event(event.raw, raw) });
-        if let Err(error) = recorded {
-            submit.idle_events.push(event);
-            self.count_events(&submit);
-            return Err(error);
-        }
+        device.note(unsafe { device.driver().record_event(submit.next_event, raw) })?;
         bump(&self.records);
-        event.stand_for(Point::new(self.index, tick));
-        let held = hold(&event);
-        let spent = {
+        let held = {
             let mut trail = self.trail.lock();
             if std::mem::take(&mut submit.joined) {
                 let clock = &self.clock[..submit.clock_len];
                 trail.push_clock(clock.iter().map(|tick| tick.load(Ordering::Relaxed)));
             }
-            trail.push(tick, event);
+            trail.stand(tick);
+            let held = hold(&mut trail);
             // The next one, for the next record.
-            submit.idle_events.is_empty() && !submit.take_done(&mut trail, self.done())
+            if let Ok(event) = trail.vacate(tick + 1, self.done()) {
+                (submit.next_event, submit.next_tick) = (event, tick + 1);
+            }
+            held
         };
         publish(Point::new(self.index, tick));
-        if spent && tick >= submit.next_probe {
-            self.probe(device, &mut submit);
-        }
-        self.count_events(&submit);
         Ok(held)
+    }
+
+    /// Sees to it that the event at the place of `tick` can be recorded.
+    #[cold]
+    #[inline(never)]
+    fn make_ready(
+        &self,
+        device: &CudaDevice,
+        submit: &mut Submit,
+        tick: u64,
+    ) -> ResourceResult<()> {
+        let mut asked = false;
+        loop {
+            let (vacated, room) = {
+                let mut trail = self.trail.lock();
+                (trail.vacate(tick, self.done()), trail.room())
+            };
+            match vacated {
+                Ok(event) => {
+                    (submit.next_event, submit.next_tick) = (event, tick);
+                    return Ok(());
+                }
+                Err(Occupied::NotDone) if room >= ENOUGH_EVENTS && !asked => {
+                    asked = true;
+                    self.probe(device);
+                    // What was hardly worth asking for is asked for again too soon.
+                    if tick - self.done() > 3 * room as u64 / 4 {
+                        self.make_room(device, submit)?;
+                    }
+                }
+                Err(Occupied::Held) => {
+                    submit.held_events.extend(self.trail.lock().take(tick));
+                    self.make_room(device, submit)?;
+                }
+                Err(Occupied::NotDone | Occupied::Empty) => self.make_room(device, submit)?,
+            }
+        }
+    }
+
+    /// Gives every place of the trail an event, or makes as many places again.
+    fn make_room(&self, device: &CudaDevice, submit: &mut Submit) -> ResourceResult<()> {
+        let empty = {
+            let mut trail = self.trail.lock();
+            if trail.empty() == 0 {
+                trail.grow(FIRST_EVENTS);
+            }
+            trail.empty()
+        };
+        let (mut events, held): (Vec<_>, Vec<_>) = std::mem::take(&mut submit.held_events)
+            .into_iter()
+            .partition(|event| HeldEvent::strong_count(event) == 1);
+        submit.held_events = held;
+        submit.held_events.extend(events.drain(empty.min(events.len())..));
+        self.held.store(submit.held_events.len(), Ordering::Relaxed);
+        let mut made = Ok(());
+        while events.len() < empty && made.is_ok() {
+            match device.note(device.driver().create_event()) {
+                Ok(raw) => events.push(HeldEvent::new(RecordedEvent::new(raw))),
+                // A failure among the others shows when they are needed.
+                Err(error) => made = if events.is_empty() { Err(error) } else { break },
+            }
+        }
+        self.trail.lock().fill(&mut events.into_iter());
+        made
     }
 
     /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
@@ -346,17 +393,8 @@ impl Lane {
         bump(&self.waits);
     }
 
-    /// Notes that everything up to `tick` is done, and lets its events rest.
-    pub(crate) fn complete(&self, tick: u64, submit: &mut Submit) {
-        self.learn(tick);
-        let mut recycled = std::mem::take(&mut submit.held_events);
-        self.trail.lock().prune(tick, &mut recycled);
-        recycled.into_iter().for_each(|event| submit.let_rest(event));
-        self.count_events(submit);
-    }
-
     /// Notes that everything up to `tick` is done, and with it all that the event of that tick had
-    /// followed on other lanes. Its events stay where they are until the lane needs one.
+    /// followed on other lanes.
     pub(crate) fn learn(&self, tick: u64) {
         let mut clock: SmallVec<[u64; 40]> = SmallVec::from_elem(0, self.completed.len());
         let found = self.trail.lock().find(tick, &mut clock);
@@ -387,15 +425,10 @@ impl Lane {
         self.completed[self.index].fetch_max(tail.tick, Ordering::AcqRel);
     }
 
-    fn count_events(&self, submit: &Submit) {
-        self.idle.store(submit.idle_events.len(), Ordering::Relaxed);
-        self.held.store(submit.held_events.len(), Ordering::Relaxed);
-    }
-
     /// Asks how far the stream has come, unless somebody is enqueueing on it at this moment.
     pub(crate) fn ask(&self, device: &CudaDevice) {
-        if let Some(mut submit) = self.submit.try_lock() {
-            self.probe(device, &mut submit);
+        if let Some(_submit) = self.submit.try_lock() {
+            self.probe(device);
         }
     }
 
@@ -403,32 +436,23 @@ impl Lane {
     /// that is likely to be done is asked first.
     #[cold]
     #[inline(never)]
-    fn probe(&self, device: &CudaDevice, submit: &mut Submit) {
-        let before = self.done();
-        let length = self.trail.lock().len_after(before);
+    fn probe(&self, device: &CudaDevice) {
+        let newest = self.tick();
+        let length = newest - self.done().min(newest);
         for back in [length / 8, length / 2, length.saturating_sub(1)] {
-            let Some(found) = self.trail.lock().nth_newest(back) else { break };
+            let Some(found) = self.trail.lock().find(newest - back, &mut []) else { continue };
             // SAFETY: the event is held by `found`.
             match device.note(unsafe { device.driver().event_done(found.event.raw) }) {
                 Ok(true) => {
                     let tick = found.tick;
                     drop(found);
                     self.learn(tick);
-                    break;
+                    return;
                 }
                 Ok(false) => {}
-                Err(_) => break,
+                Err(_) => return,
             }
         }
-        let held = std::mem::take(&mut submit.held_events);
-        held.into_iter().for_each(|event| submit.let_rest(event));
-        if submit.idle_events.is_empty() {
-            submit.take_done(&mut self.trail.lock(), self.done());
-        }
-        let worth_it = self.done() - before >= PROBE_EVERY / 2;
-        submit.patience =
-            if worth_it { PROBE_EVERY } else { (2 * submit.patience).min(PROBE_SELDOM) };
-        submit.next_probe = self.tick() + submit.patience;
     }
 
     /// The tick up to which the device is known to have come.
@@ -439,29 +463,33 @@ impl Lane {
 
     /// Events that stand for work that may still be running, or are held, and events at rest.
     pub(crate) fn events(&self) -> (usize, usize) {
-        let (held, idle) = (self.held.load(Ordering::Relaxed), self.idle.load(Ordering::Relaxed));
+        let held = self.held.load(Ordering::Relaxed);
         let (trail, done) = (self.trail.lock(), self.done());
-        (trail.len_after(done) + held, trail.len_until(done) + idle)
+        let in_flight = trail.len_after(done);
+        (in_flight + held, trail.len() - in_flight)
     }
 
     /// Destroys the events at rest.
     pub(crate) fn trim(&self, device: &CudaDevice) -> ResourceResult<()> {
-        let idle = {
+        let at_rest = {
             let mut submit = self.submit.lock();
-            self.complete(self.done(), &mut submit);
-            let idle = std::mem::take(&mut submit.idle_events);
-            self.count_events(&submit);
-            idle
+            submit.next_tick = 0;
+            let mut at_rest = self.trail.lock().take_done(self.done());
+            at_rest.append(&mut submit.held_events);
+            let (free, held) =
+                at_rest.into_iter().partition(|event| HeldEvent::strong_count(event) == 1);
+            submit.held_events = held;
+            self.held.store(submit.held_events.len(), Ordering::Relaxed);
+            free
         };
-        destroy(device, idle)
+        destroy(device, at_rest)
     }
 
     /// Destroys everything; nobody uses the lane any more.
     pub(crate) fn destroy(&mut self, device: &CudaDevice) -> ResourceResult<()> {
         let submit = self.submit.get_mut();
-        let mut events = std::mem::take(&mut submit.idle_events);
-        events.append(&mut submit.held_events);
-        self.trail.get_mut().prune(u64::MAX, &mut events);
+        let mut events = std::mem::take(&mut submit.held_events);
+        events.extend(self.trail.get_mut().take_done(u64::MAX));
         let events = destroy(device, events);
         let raw = match self.own.load(Ordering::Relaxed) {
             0 => return events,
@@ -485,48 +513,22 @@ fn destroy(device: &CudaDevice, events: Vec<HeldEvent>) -> ResourceResult<()> {
     answer
 }
 
-impl Submit {
-    /// An event, when none is at rest, and more for the launches to come: one made alone, between
-    /// launches, costs twice a launch, and one made among others a fraction of it.
-    #[cold]
-    #[inline(never)]
-    fn stock_up(
-        &mut self,
-        device: &CudaDevice,
-        trail: &TinyLock<Trail>,
-    ) -> ResourceResult<HeldEvent> {
-        let make = || -> ResourceResult<HeldEvent> {
-            let raw = device.note(device.driver().create_event())?;
-            Ok(HeldEvent::new(RecordedEvent::new(raw)))
-        };
-        let event = make()?;
-        // A failure among the others shows when they are needed.
-        self.idle_events.extend((1..EVENTS_AT_ONCE).map_while(|_| make().ok()));
-        // Room for all of them at once: whoever records finds the allocator far away.
-        trail.lock().reserve(EVENTS_AT_ONCE);
-        Ok(event)
-    }
-
-    /// Takes the oldest event of a trail that is done to be recorded next; false if there is none.
-    #[inline]
-    fn take_done(&mut self, trail: &mut Trail, done: u64) -> bool {
-        while self.idle_events.is_empty() {
-            let Some(event) = trail.take_done(done) else { return false };
-            self.let_rest(event);
-        }
-        true
-    }
-
-    /// Keeps an event that is done for the next record. Out of the trail, nobody can take a new
-    /// hold; those who have one let go soon.
-    #[inline]
-    fn let_rest(&mut self, event: HeldEvent) {
-        if HeldEvent::strong_count(&event) == 1 || leaves_out(Step::HeldEvent) {
-            self.idle_events.push(event);
-        } else {
-            self.held_events.push(event);
+impl Default for Submit {
+    fn default() -> Self {
+        Self {
+            next_event: RawEvent(0),
+            next_tick: 0,
+            held_events: Vec::new(),
+            clock_len: 0,
+            joined: false,
         }
     }
+}
+
+#[cold]
+#[inline(never)]
+fn no_event() -> ResourceError {
+    "the books of a stream's events are wrong: none stands where one was recorded".into()
 }
 
 /// Adds one to a counter that only one thread writes at a time.

@@ -88,6 +88,8 @@ static LIVING: parking_lot::Mutex<Vec<(u64, Weak<UseTracker>)>> =
 pub struct UseTracker {
     device: Arc<CudaDevice>,
     lanes: Box<[Lane]>,
+    /// The bits of a stream's id that tell its lane.
+    lane_bits: u32,
     /// What each thread's launches are using right now.
     desks: Chunked<Desk, { sized(8, 2) }>,
     desks_used: AtomicU32,
@@ -152,6 +154,7 @@ impl UseTracker {
         let tracker = Arc::new(Self {
             number,
             device,
+            lane_bits: lanes.next_power_of_two() as u32 - 1,
             lanes: (0..lanes).map(|index| Lane::new(index, &completed)).collect(),
             several: AtomicBool::new(false),
             lanes_used: AtomicUsize::new(0),
@@ -218,9 +221,15 @@ impl UseTracker {
     }
 
     /// The lane of `stream`, on a device that is alive and a stream nobody is capturing.
-    #[inline(always)]
+    #[inline]
     pub(crate) fn enter(&self, stream: StreamId) -> ResourceResult<&Lane> {
         self.device.check_alive()?;
+        self.enter_alive(stream)
+    }
+
+    /// The same for whoever knows that the device is alive.
+    #[inline(always)]
+    fn enter_alive(&self, stream: StreamId) -> ResourceResult<&Lane> {
         let lane = self.lane(stream).ok_or_else(|| unknown_stream(stream))?;
         self.check_capture(lane)?;
         Ok(lane)
@@ -258,7 +267,7 @@ impl UseTracker {
     /// Where a stream's lane is, if it has one: ids are handed out so that their low bits tell.
     #[inline]
     pub(crate) fn lane_index(&self, stream: StreamId) -> usize {
-        stream.0 as usize & (self.lanes.len().next_power_of_two() - 1)
+        (stream.0 & self.lane_bits) as usize
     }
 
     /// Notes that lane `index` has a stream now.
@@ -499,7 +508,6 @@ impl UseTracker {
         let tail = lane.tail();
         self.synchronize_raw(raw)?;
         lane.learn_tail(&tail);
-        lane.complete(tail.tick, &mut lane.submit());
         Ok(())
     }
 

@@ -52,11 +52,12 @@ impl Point {
 pub(crate) struct PointSet {
     any: u64,
     all: u64,
+    latest: u64,
 }
 
 impl Default for PointSet {
     fn default() -> Self {
-        Self { any: 0, all: u64::MAX }
+        Self { any: 0, all: u64::MAX, latest: 0 }
     }
 }
 
@@ -65,6 +66,13 @@ impl PointSet {
     pub(crate) fn add(&mut self, point: Point) {
         self.any |= point.0;
         self.all &= point.0;
+        self.latest = self.latest.max(point.0);
+    }
+
+    /// The latest of them, if they are of one lane.
+    #[inline(always)]
+    pub(crate) fn latest(self) -> Point {
+        Point(self.latest)
     }
 
     /// The one point they all are.

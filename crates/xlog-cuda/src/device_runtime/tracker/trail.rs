@@ -1,14 +1,12 @@
-//! The recorded events of one lane, oldest first, and what the lane had followed at each.
-
-use std::collections::VecDeque;
+//! The recorded events of one lane, by tick, and what the lane had followed at each.
 
 use xlog_driver::RawEvent;
 
 use super::point::Point;
 use crate::sync::{
-    Counted,
+    Counted, Step,
     atomic::{AtomicU64, Ordering},
-    sized,
+    leaves_out, sized,
 };
 
 /// An event that stands for a point of a stream. It is only ever made by recording: an event that
@@ -39,13 +37,6 @@ impl RecordedEvent {
 
 /// A hold on an event: while there is one, the event is not recorded again.
 pub(crate) type HeldEvent = Counted<RecordedEvent>;
-
-#[derive(Debug)]
-struct Entry {
-    tick: u64,
-    event: HeldEvent,
-    clock: Row,
-}
 
 /// Where a clock is kept: its first word, counted from the beginning of time, and how many there
 /// are. One word itself, so that it is never copied in halves.
@@ -128,43 +119,98 @@ impl Words {
     }
 }
 
-/// Events in tick order. Clocks change less often than events are recorded, so they are kept
-/// beside them, one row a change, as long as there were lanes in use, and an event names its row.
-///
-/// An event stays when it is known to be done, until the lane needs one to record.
+/// Events in a ring: that of tick `t` stands at `t` modulo their number, and is recorded again, in
+/// the same place, once the device is known to have passed it. Clocks change less often than events
+/// are recorded, so they are kept beside them, one row a change, as long as there were lanes in use,
+/// and an event names its row.
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
-    entries: VecDeque<Entry>,
+    lane: usize,
+    /// As many as a power of two, or none.
+    ring: Vec<Entry>,
+    newest: u64,
     words: Words,
     current: Row,
 }
 
+/// A place for the event of a tick.
+#[derive(Debug)]
+struct Entry {
+    /// What the event stands for; 0 for nothing that anybody may wait for.
+    tick: u64,
+    event: Option<HeldEvent>,
+    /// That event's own, so that what is behind it is only looked at where somebody may hold it.
+    raw: RawEvent,
+    lent: bool,
+    clock: Row,
+}
+
+impl Entry {
+    fn new(event: Option<HeldEvent>) -> Self {
+        let raw = event.as_ref().map_or(RawEvent(0), |event| event.raw);
+        Self { tick: 0, event, raw, lent: false, clock: Row::default() }
+    }
+
+    /// Whether somebody holds the event. With the trail locked nobody can begin to.
+    #[inline(always)]
+    fn is_held(&mut self) -> bool {
+        self.lent = self.lent
+            && self.event.as_ref().is_some_and(|event| HeldEvent::strong_count(event) > 1)
+            && !leaves_out(Step::HeldEvent);
+        self.lent
+    }
+
+    /// A hold on the event, which stands for its tick of a lane.
+    #[inline]
+    fn lend(&mut self, lane: usize) -> Option<HeldEvent> {
+        let event = self.event.as_ref()?;
+        event.stand_for(Point::new(lane, self.tick));
+        self.lent = true;
+        Some(HeldEvent::clone(event))
+    }
+}
+
+/// Why the event of a tick cannot be recorded.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Occupied {
+    /// There is none.
+    Empty,
+    /// It may stand for work that is not done.
+    NotDone,
+    /// Somebody holds it.
+    Held,
+}
+
 impl Trail {
+    /// A lane's, with no events yet.
+    pub(crate) fn new(lane: usize) -> Self {
+        Self { lane, ..Self::default() }
+    }
+
+    /// Events there are.
+    pub(crate) fn len(&self) -> usize {
+        self.ring.iter().filter(|entry| entry.event.is_some()).count()
+    }
+
     /// Events of ticks after `done`.
     pub(crate) fn len_after(&self, done: u64) -> usize {
-        self.entries.len() - self.len_until(done)
+        self.ring.iter().filter(|entry| entry.tick > done).count()
     }
 
-    /// Events of ticks up to `done`.
-    pub(crate) fn len_until(&self, done: u64) -> usize {
-        self.entries.partition_point(|entry| entry.tick <= done)
+    /// Ticks that have a place.
+    pub(crate) fn room(&self) -> usize {
+        self.ring.len()
     }
 
-    /// Makes room for that many more events.
-    pub(crate) fn reserve(&mut self, events: usize) {
-        self.entries.reserve(events);
-    }
-
-    /// Appends an event with the clock as it is now.
-    #[inline]
-    pub(crate) fn push(&mut self, tick: u64, event: HeldEvent) {
-        self.entries.push_back(Entry { tick, event, clock: self.current });
+    #[inline(always)]
+    fn place(&self, tick: u64) -> usize {
+        tick as usize & self.ring.len().wrapping_sub(1)
     }
 
     /// From here on, events are recorded after this much of every lane.
     #[inline]
     pub(crate) fn push_clock(&mut self, clock: impl ExactSizeIterator<Item = u64>) {
-        if self.entries.back().is_none_or(|entry| entry.clock != self.current) {
+        if self.entry(self.newest).is_none_or(|entry| entry.clock != self.current) {
             // No event names the newest row: the new one takes its place.
             self.words.next = self.current.start();
         }
@@ -173,58 +219,122 @@ impl Trail {
         self.current = Row::new(start, len);
     }
 
+    /// The event at the place of a tick, if it can be recorded to stand for that. From here on it
+    /// stands for nothing.
+    #[inline(always)]
+    pub(crate) fn vacate(&mut self, tick: u64, done: u64) -> Result<RawEvent, Occupied> {
+        let place = self.place(tick);
+        let Some(entry) = self.ring.get_mut(place).filter(|entry| entry.event.is_some()) else {
+            return Err(Occupied::Empty);
+        };
+        if entry.tick > done {
+            return Err(Occupied::NotDone);
+        }
+        if entry.is_held() {
+            return Err(Occupied::Held);
+        }
+        entry.tick = 0;
+        Ok(entry.raw)
+    }
+
+    /// Notes that the event of a vacated place was recorded to stand for a tick, under the clock as
+    /// it is now.
+    #[inline(always)]
+    pub(crate) fn stand(&mut self, tick: u64) {
+        let clock = self.current;
+        self.newest = self.newest.max(tick);
+        let place = self.place(tick);
+        // What the oldest event follows is the oldest row that anybody asks for.
+        if let Some(oldest) = self.ring.get((place + 1) & (self.ring.len() - 1))
+            && oldest.tick != 0
+            && oldest.tick + self.ring.len() as u64 == tick + 1
+        {
+            self.words.first = oldest.clock.start();
+        }
+        if let Some(entry) = self.ring.get_mut(place) {
+            (entry.tick, entry.clock) = (tick, clock);
+        }
+    }
+
+    /// The entry of exactly this tick.
+    #[inline]
+    fn entry(&self, tick: u64) -> Option<&Entry> {
+        self.ring.get(self.place(tick)).filter(|entry| entry.tick == tick && tick != 0)
+    }
+
     /// The first event at or after `tick`, with the clock it was recorded under.
     #[inline]
-    pub(crate) fn find(&self, tick: u64, clock: &mut [u64]) -> Option<Found> {
-        let entry = self.entries.get(self.index_of(tick))?;
+    pub(crate) fn find(&mut self, tick: u64, clock: &mut [u64]) -> Option<Found> {
+        let tick = if self.entry(tick).is_some() { tick } else { self.next_after(tick)? };
+        let place = self.place(tick);
+        let entry = self.ring.get_mut(place)?;
         for (lane, to) in (0..).zip(clock) {
             // Lanes that came later were not followed yet.
             let known = lane < entry.clock.len() as u64;
             *to = if known { self.words.get(entry.clock.start() + lane) } else { 0 };
         }
-        Some(Found { tick: entry.tick, event: HeldEvent::clone(&entry.event) })
+        Some(Found { tick, event: entry.lend(self.lane)? })
     }
 
-    /// Where the first event at or after `tick` stands. Ticks seldom skip, so the first guess is
-    /// nearly always right.
-    #[inline]
-    fn index_of(&self, tick: u64) -> usize {
-        let Some(front) = self.entries.front() else { return 0 };
-        let guess = tick.saturating_sub(front.tick) as usize;
-        match self.entries.get(guess) {
-            Some(entry) if entry.tick == tick => guess,
-            _ => self.index_between(tick),
-        }
-    }
-
+    /// Ticks are left out where a record failed, and gone where they are done.
     #[cold]
     #[inline(never)]
-    fn index_between(&self, tick: u64) -> usize {
-        self.entries.partition_point(|entry| entry.tick < tick)
+    fn next_after(&self, tick: u64) -> Option<u64> {
+        let kept = (self.newest + 1).saturating_sub(self.ring.len() as u64);
+        (tick.max(kept)..=self.newest).find(|tick| self.entry(*tick).is_some())
     }
 
-    /// The event `back` entries before the newest.
-    pub(crate) fn nth_newest(&self, back: usize) -> Option<Found> {
-        let index = self.entries.len().checked_sub(back + 1)?;
-        let entry = &self.entries[index];
-        Some(Found { tick: entry.tick, event: HeldEvent::clone(&entry.event) })
+    /// The newest event.
+    pub(crate) fn newest(&mut self) -> Option<Found> {
+        self.find(self.newest, &mut [])
     }
 
-    /// Takes the oldest event out, if it stands for nothing after `done`.
-    #[inline]
-    pub(crate) fn take_done(&mut self, done: u64) -> Option<HeldEvent> {
-        if self.entries.front()?.tick > done {
-            return None;
+    /// Places that have no event.
+    pub(crate) fn empty(&self) -> usize {
+        self.ring.len() - self.len()
+    }
+
+    /// Makes places for twice as many ticks, or for the first.
+    pub(crate) fn grow(&mut self, first: usize) {
+        let room = (2 * self.ring.len()).max(first);
+        let old = std::mem::take(&mut self.ring);
+        self.ring.resize_with(room, || Entry::new(None));
+        let (standing, at_rest): (Vec<_>, Vec<_>) = old.into_iter().partition(|e| e.tick != 0);
+        for entry in standing {
+            let place = self.place(entry.tick);
+            self.ring[place] = entry;
         }
-        let oldest = self.entries.pop_front()?;
-        let row = self.entries.front().map_or(self.current, |entry| entry.clock);
-        self.words.first = row.start();
-        Some(oldest.event)
+        self.fill(&mut at_rest.into_iter().filter_map(|entry| entry.event));
     }
 
-    /// Takes every event up to `tick` out, all of them done, into `recycled`.
-    pub(crate) fn prune(&mut self, tick: u64, recycled: &mut Vec<HeldEvent>) {
-        recycled.extend(std::iter::from_fn(|| self.take_done(tick)));
+    /// Gives places that have none events, from that of the next tick on.
+    pub(crate) fn fill(&mut self, events: &mut dyn Iterator<Item = HeldEvent>) {
+        let room = self.ring.len() as u64;
+        for tick in self.newest + 1..=self.newest + room {
+            let place = self.place(tick);
+            if self.ring[place].event.is_none() {
+                let Some(event) = events.next() else { return };
+                self.ring[place] = Entry::new(Some(event));
+            }
+        }
+    }
+
+    /// Takes the event out that is at the place of a tick.
+    pub(crate) fn take(&mut self, tick: u64) -> Option<HeldEvent> {
+        let place = self.place(tick);
+        let entry = self.ring.get_mut(place)?;
+        entry.tick = 0;
+        entry.event.take()
+    }
+
+    /// Takes every event out that stands for nothing after `done`.
+    pub(crate) fn take_done(&mut self, done: u64) -> Vec<HeldEvent> {
+        let over = self.ring.iter_mut().filter(|entry| entry.tick <= done);
+        let take = |entry: &mut Entry| {
+            entry.tick = 0;
+            entry.event.take()
+        };
+        over.filter_map(take).collect()
     }
 }
 
@@ -236,70 +346,112 @@ mod tests {
         HeldEvent::new(RecordedEvent::new(RawEvent(number)))
     }
 
-    fn look(trail: &Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {
+    /// A trail with places for that many ticks, and events 1, 2, 3 in them, from tick 1 on.
+    fn trail(room: usize) -> Trail {
+        let mut trail = Trail::new(2);
+        trail.grow(room);
+        trail.fill(&mut (1..).map(event));
+        trail
+    }
+
+    /// Records a tick; answers the event that stands for it.
+    fn record(trail: &mut Trail, tick: u64, done: u64) -> Result<u64, Occupied> {
+        let event = trail.vacate(tick, done)?;
+        trail.stand(tick);
+        Ok(event.0)
+    }
+
+    fn look(trail: &mut Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {
         let mut clock = vec![99; 3];
         let found = trail.find(tick, &mut clock)?;
+        assert_eq!(found.event.point(), Point::new(2, found.tick));
         Some((found.tick, found.event.raw.0, clock))
     }
 
     #[test]
     fn an_event_keeps_the_clock_of_its_record() {
-        let mut trail = Trail::default();
-        trail.push(1, event(10));
+        let mut trail = trail(8);
+        assert_eq!(record(&mut trail, 1, 0), Ok(1));
         trail.push_clock([0, 5, 0].into_iter());
         trail.push_clock([0, 6, 0].into_iter());
-        trail.push(2, event(20));
-        trail.push(4, event(40));
+        assert_eq!(record(&mut trail, 2, 0), Ok(2));
+        assert_eq!(record(&mut trail, 4, 0), Ok(4));
         trail.push_clock([0, 6, 8].into_iter());
-        assert_eq!(look(&trail, 1), Some((1, 10, vec![0, 0, 0])));
-        assert_eq!(look(&trail, 2), Some((2, 20, vec![0, 6, 0])));
-        assert_eq!(look(&trail, 3), Some((4, 40, vec![0, 6, 0])), "the first one after it");
-        assert_eq!(look(&trail, 5), None);
-        trail.push(5, event(50));
-        assert_eq!(look(&trail, 5), Some((5, 50, vec![0, 6, 8])));
+        assert_eq!(look(&mut trail, 1), Some((1, 1, vec![0, 0, 0])));
+        assert_eq!(look(&mut trail, 2), Some((2, 2, vec![0, 6, 0])));
+        assert_eq!(look(&mut trail, 3), Some((4, 4, vec![0, 6, 0])), "the first one after it");
+        assert_eq!((look(&mut trail, 5), look(&mut trail, 12)), (None, None));
+        assert_eq!(record(&mut trail, 5, 0), Ok(5));
+        assert_eq!(look(&mut trail, 5), Some((5, 5, vec![0, 6, 8])));
+        assert_eq!(trail.newest().map(|found| found.tick), Some(5));
+        assert_eq!((trail.len(), trail.len_after(0), trail.len_after(2)), (8, 4, 2));
     }
 
     #[test]
-    fn done_events_are_taken_one_by_one_and_clocks_go_with_them() {
-        let mut trail = Trail::default();
+    fn an_event_is_recorded_again_once_it_is_done_and_clocks_go_with_it() {
+        let mut trail = trail(512);
         // More words than there is room for at first, and many times round.
         for tick in 1..=4_000u64 {
+            let done = tick.saturating_sub(400);
             trail.push_clock([tick, 0, tick].into_iter());
-            trail.push(tick, event(tick));
-            let done = tick.saturating_sub(700);
-            let taken = trail.take_done(done).map(|event| event.raw.0);
-            assert_eq!(taken, (done > 0).then_some(done), "the oldest, once it is done");
-            assert_eq!(trail.take_done(done).map(|event| event.raw.0), None);
+            assert_eq!(record(&mut trail, tick, done), Ok((tick - 1) % 512 + 1), "round and round");
+            let next = done + 1;
             assert_eq!(
-                look(&trail, done + 1),
-                Some((done + 1, done + 1, vec![done + 1, 0, done + 1]))
+                look(&mut trail, next).map(|(_, _, clock)| clock),
+                Some(vec![next, 0, next])
             );
-            assert_eq!((trail.len_until(done), trail.len_after(tick)), (0, 0));
         }
-        assert_eq!((trail.len_until(3_500), trail.len_after(3_500)), (200, 500));
+        assert_eq!(record(&mut trail, 4_001, 4_000 - 512), Err(Occupied::NotDone));
+        assert_eq!(look(&mut trail, 3), Some((3_489, 417, vec![3_489, 0, 3_489])), "the oldest");
         assert!(trail.words.ring.len() <= 4096, "the room is used again");
+        trail.push_clock([4_000].into_iter());
+        assert_eq!(record(&mut trail, 4_001, 4_000), Ok(417));
+        assert_eq!(
+            look(&mut trail, 4_001),
+            Some((4_001, 417, vec![4_000, 0, 0])),
+            "a shorter clock"
+        );
     }
 
     #[test]
-    fn pruning_keeps_what_is_left_findable() {
-        let mut trail = Trail::default();
-        for tick in 1..=100 {
-            trail.push(tick, event(tick));
-            trail.push_clock([tick, 0, 0].into_iter());
+    fn what_is_held_or_missing_is_not_recorded() {
+        let mut trail = trail(2);
+        assert_eq!((record(&mut trail, 1, 0), record(&mut trail, 2, 0)), (Ok(1), Ok(2)));
+        let hold = trail.find(1, &mut []).expect("there");
+        assert_eq!(trail.vacate(3, 1), Err(Occupied::Held));
+        assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(1), "nothing is changed");
+        let taken = trail.take(3).expect("the one that is held");
+        assert_eq!((taken.raw.0, trail.empty(), trail.vacate(3, 1)), (1, 1, Err(Occupied::Empty)));
+        assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(2), "only a later one");
+        drop(hold);
+        trail.fill(&mut std::iter::once(event(7)));
+        assert_eq!((record(&mut trail, 3, 1), trail.empty()), (Ok(7), 0));
+        assert_eq!(trail.vacate(9, 0), Err(Occupied::NotDone));
+        assert_eq!(Trail::default().vacate(1, 0), Err(Occupied::Empty));
+        assert!(Trail::default().find(0, &mut []).is_none());
+    }
+
+    #[test]
+    fn a_trail_grows_and_keeps_what_it_has() {
+        let mut trail = trail(4);
+        for tick in 1..=6 {
+            record(&mut trail, tick, tick - 1).expect("done");
         }
-        let mut recycled = Vec::new();
-        trail.prune(60, &mut recycled);
-        assert_eq!(recycled.len(), 60);
-        assert_eq!(look(&trail, 1), Some((61, 61, vec![60, 0, 0])));
-        assert_eq!(look(&trail, 90), Some((90, 90, vec![89, 0, 0])));
-        trail.prune(100, &mut recycled);
-        let words = trail.words.next - trail.words.first;
-        assert_eq!((trail.len_after(0), words), (0, 3), "one clock stays: the current one");
-        trail.push_clock([100, 7, 0].into_iter());
-        trail.push(101, event(101));
-        assert_eq!(look(&trail, 101), Some((101, 101, vec![100, 7, 0])));
-        trail.push_clock([101].into_iter());
-        trail.push(102, event(102));
-        assert_eq!(look(&trail, 102), Some((102, 102, vec![101, 0, 0])), "a shorter clock");
+        let vacated = trail.vacate(7, 3).expect("done");
+        assert_eq!(trail.vacate(8, 3), Err(Occupied::NotDone));
+        trail.grow(4);
+        assert_eq!((trail.room(), trail.len(), trail.empty()), (8, 4, 4));
+        for tick in 4..=6 {
+            assert_eq!(look(&mut trail, tick).map(|(tick, ..)| tick), Some(tick));
+        }
+        assert_eq!(trail.vacate(7, 3), Ok(vacated), "what was at rest is next");
+        trail.fill(&mut (10..).map(event));
+        for (tick, event) in [(7, vacated.0), (8, 10), (9, 11), (10, 12), (11, 13)] {
+            assert_eq!(record(&mut trail, tick, 3), Ok(event));
+        }
+        assert_eq!(trail.vacate(12, 3), Err(Occupied::NotDone));
+        let done: Vec<u64> = trail.take_done(8).iter().map(|event| event.raw.0).collect();
+        assert_eq!((done.len(), trail.len(), trail.len_after(8)), (5, 3, 3));
+        assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(9));
     }
 }

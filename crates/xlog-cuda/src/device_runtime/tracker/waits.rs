@@ -93,7 +93,7 @@ impl UseTracker {
     #[inline]
     fn find_event(&self, point: Point, clock: &mut [u64]) -> Option<Found> {
         let source = &self.lanes()[point.lane()];
-        let late = mutant::is(Mutant::LateWait).then(|| source.trail().lock().nth_newest(0));
+        let late = mutant::is(Mutant::LateWait).then(|| source.trail().lock().newest());
         let tick = late.flatten().map_or(point.tick(), |newest| newest.tick);
         let found = source.trail().lock().find(tick, clock)?;
         // Pruned since the caller looked: it is done, and what was found is a later event, which

@@ -356,8 +356,8 @@ fn a_device_that_keeps_up_needs_few_events(device: TestDevice) {
         }
     });
     let events = rig.driver.count(DriverCall::CreateEvent);
-    assert!(events <= 160, "{events} events go round");
-    assert!(asked <= launches / 20, "asked {asked} times");
+    assert!(events <= 300, "{events} events go round");
+    assert!(asked <= launches / 150, "asked {asked} times");
     assert_eq!(data.download().unwrap_or_else(fail), [launches as u32; 64]);
 }
 
@@ -377,6 +377,6 @@ fn a_device_that_is_behind_is_asked_ever_less(device: TestDevice) {
         }
     });
     gate.open();
-    assert!(asked <= 18, "asked {asked} times, for nothing");
+    assert!(asked <= 9, "asked {asked} times, for nothing");
     assert_eq!(data.download().unwrap_or_else(fail), [801; 64]);
 }
