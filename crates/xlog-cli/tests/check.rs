@@ -78,7 +78,7 @@ fn bad_input_names_the_next_step() {
     for (arguments, words) in [
         (&["no-such-log.jsonl"][..], "check the path"),
         (&["--mutant", "3"], "--features mutants"),
-        (&["--mutant", "99"], "numbered 1 to 25"),
+        (&["--mutant", "99"], "numbered 1 to 26"),
         (&["--stack", "heap"], "there are async"),
         (&["--workload", "idle"], "there are random"),
         (&["--streams", "63"], "0..=62"),

@@ -35,11 +35,12 @@ pub enum Mutant {
     StaleUse = 23,
     CarvedFresh = 24,
     LateWait = 25,
+    ReplacedTooSoon = 26,
 }
 
 impl Mutant {
     /// Every defect, in the order of their numbers.
-    pub const ALL: [Self; 25] = [
+    pub const ALL: [Self; 26] = [
         Self::OneReader,
         Self::ReadersPileUp,
         Self::SynchronisedTooSoon,
@@ -65,6 +66,7 @@ impl Mutant {
         Self::StaleUse,
         Self::CarvedFresh,
         Self::LateWait,
+        Self::ReplacedTooSoon,
     ];
 
     /// The defect with a number.
@@ -102,6 +104,7 @@ impl Mutant {
             Self::StaleUse => "rule 6: a stale handle may be used",
             Self::CarvedFresh => "rule 7: a block from a pool follows nothing",
             Self::LateWait => "rule 8: a wait covers work enqueued after its use",
+            Self::ReplacedTooSoon => "rule 8: an event is recorded again while blocks name it",
         }
     }
 }
@@ -160,7 +163,7 @@ mod tests {
             assert_eq!(Mutant::numbered(number), Some(mutant));
             assert!(!is(mutant) && !mutant.what().is_empty());
         }
-        assert_eq!((Mutant::numbered(0), Mutant::numbered(26)), (None, None));
+        assert_eq!((Mutant::numbered(0), Mutant::numbered(27)), (None, None));
         assert!(switch_on(None));
     }
 }

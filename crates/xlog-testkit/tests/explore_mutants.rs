@@ -43,7 +43,7 @@ fn found(mutant: Mutant) -> Option<&'static str> {
 }
 
 /// What exploring these programs finds. The others need a call that fails, a stale handle, a
-/// budget, a use past the recorder, two threads inside one call, or no check at all.
+/// budget, a use past the recorder, two threads inside one call, more launches, or no check at all.
 const FOUND: [Mutant; 17] = [
     Mutant::OneReader,
     Mutant::ReadersPileUp,

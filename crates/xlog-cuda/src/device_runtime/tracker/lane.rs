@@ -46,6 +46,8 @@ pub(crate) struct Lane {
     id: AtomicU32,
     /// The raw handle was handed out: somebody may capture the stream.
     exposed: AtomicBool,
+    /// The next tick may be the open one of blocks that nobody counted.
+    opened: AtomicBool,
     index: usize,
     /// A stream another library owns, while the lane stands for it; 0 for none.
     foreign: AtomicU64,
@@ -90,6 +92,24 @@ pub(crate) struct Submit {
     clock_len: usize,
     /// It changed since the last event.
     joined: bool,
+    replaced: Replaced,
+}
+
+/// Whether a lane's last launch has replaced the one before it: every block that was remembered to
+/// have been used by that one is remembered for this one instead. Then nobody waits for that one
+/// any more, and its event can be recorded again though the device may not have come that far:
+/// waits that were queued for it stand for what it stood for then. So a loop over the same blocks
+/// gets by with three events, which stay near the processor, and never asks the device anything.
+///
+/// Blocks of a launch are counted, and the next one counts those that it finds still to be that
+/// one's. Whatever else names a tick, the birth of a block, uses that hold no claim, copies of
+/// either that a pool keeps, is not counted, and nothing replaces it.
+#[derive(Debug, Default)]
+pub(super) struct Replaced {
+    /// Blocks of the last launch; none at all if others may name it too.
+    blocks: Option<usize>,
+    /// The tick that nobody names any more; 0 for none.
+    tick: u64,
 }
 
 impl Lane {
@@ -101,6 +121,7 @@ impl Lane {
             foreign: AtomicU64::new(0),
             own: AtomicU64::new(0),
             exposed: AtomicBool::new(false),
+            opened: AtomicBool::new(false),
             tick: AtomicU64::new(0),
             completed: Arc::clone(completed),
             clock: (0..lanes).map(|_| AtomicU64::new(0)).collect(),
@@ -215,6 +236,12 @@ impl Lane {
         self.completed[point.lane()].load(Ordering::Acquire) >= point.tick()
     }
 
+    /// Blocks may have been given the open point, uncounted: nothing replaces the tick that closes
+    /// it.
+    pub(crate) fn opened(&self) {
+        self.opened.store(true, Ordering::SeqCst);
+    }
+
     /// The point that the next record, whenever it comes, will stand for.
     #[inline]
     pub(crate) fn open_point(&self) -> Point {
@@ -254,7 +281,25 @@ impl Lane {
         device: &CudaDevice,
         publish: impl FnOnce(Point),
     ) -> ResourceResult<()> {
-        self.record_with(device, |_| (), publish)
+        let publish = |point| {
+            publish(point);
+            false
+        };
+        self.record_with(device, None, |_| (), publish)
+    }
+
+    /// The same for a launch, whose blocks are that many: `publish` answers whether each of them
+    /// was the last launch's.
+    #[inline]
+    pub(crate) fn record_counted(
+        &self,
+        device: &CudaDevice,
+        blocks: usize,
+        publish: impl FnOnce(Point) -> bool,
+    ) -> ResourceResult<()> {
+        let opened =
+            self.opened.load(Ordering::Relaxed) && self.opened.swap(false, Ordering::SeqCst);
+        self.record_with(device, (!opened).then_some(blocks), |_| (), publish)
     }
 
     /// The same, with a hold on the event.
@@ -264,15 +309,20 @@ impl Lane {
         publish: impl FnOnce(Point),
     ) -> ResourceResult<HeldEvent> {
         let hold = |trail: &mut Trail| trail.newest().map(|found| found.event);
-        self.record_with(device, hold, publish)?.ok_or_else(no_event)
+        let publish = |point| {
+            publish(point);
+            false
+        };
+        self.record_with(device, None, hold, publish)?.ok_or_else(no_event)
     }
 
     #[inline]
     fn record_with<H>(
         &self,
         device: &CudaDevice,
+        blocks: Option<usize>,
         hold: impl FnOnce(&mut Trail) -> H,
-        publish: impl FnOnce(Point),
+        publish: impl FnOnce(Point) -> bool,
     ) -> ResourceResult<H> {
         let raw = self.raw(device)?;
         let mut submit = self.submit.lock();
@@ -305,11 +355,15 @@ impl Lane {
             let held = hold(&mut trail);
             // The next one, for the next record.
             if let Ok(event) = trail.vacate(tick + 1, self.done()) {
+                let event = trail.reuse(submit.replaced.tick, tick + 1).unwrap_or(event);
                 (submit.next_event, submit.next_tick) = (event, tick + 1);
             }
             held
         };
-        publish(Point::new(self.index, tick));
+        let replaces = publish(Point::new(self.index, tick));
+        let all = replaces && blocks.is_some() && blocks == submit.replaced.blocks
+            || mutant::is(Mutant::ReplacedTooSoon);
+        submit.replaced = Replaced { blocks, tick: if all { tick - 1 } else { 0 } };
         Ok(held)
     }
 
@@ -521,6 +575,7 @@ impl Default for Submit {
             held_events: Vec::new(),
             clock_len: 0,
             joined: false,
+            replaced: Replaced::default(),
         }
     }
 }

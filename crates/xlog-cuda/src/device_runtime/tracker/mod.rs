@@ -282,6 +282,11 @@ impl UseTracker {
     /// From now on launches record events; work enqueued before, on streams that recorded none,
     /// gets one now, the earliest there can be.
     pub(crate) fn begin_several(&self) -> ResourceResult<()> {
+        if self.several.load(Ordering::SeqCst) {
+            return Ok(());
+        }
+        // Before the mode: whoever counts its blocks finds that others may not have.
+        self.lanes.iter().for_each(Lane::opened);
         if self.several.swap(true, Ordering::SeqCst) {
             return Ok(());
         }
@@ -314,13 +319,42 @@ impl UseTracker {
         lane: &Lane,
         publish: impl FnOnce(Point, bool),
     ) -> ResourceResult<()> {
-        let open = lane.open_point();
-        if !self.several.load(Ordering::SeqCst) {
-            let open = if leaves_out(Step::TickBeforeMode) { lane.open_point() } else { open };
-            publish(open, true);
-            return Ok(());
+        match self.open_point(lane) {
+            Some(open) => {
+                publish(open, true);
+                Ok(())
+            }
+            None => lane.record(&self.device, |point| publish(point, false)),
         }
-        lane.record(&self.device, |point| publish(point, false))
+    }
+
+    /// The same for a launch, whose blocks are that many; `publish` answers as [`Replaced`] says.
+    ///
+    /// [`Replaced`]: lane::Replaced
+    #[inline(always)]
+    pub(crate) fn mark_counted(
+        &self,
+        lane: &Lane,
+        blocks: usize,
+        publish: impl FnOnce(Point, bool) -> bool,
+    ) -> ResourceResult<()> {
+        match self.open_point(lane) {
+            Some(open) => {
+                publish(open, true);
+                Ok(())
+            }
+            None => lane.record_counted(&self.device, blocks, |point| publish(point, false)),
+        }
+    }
+
+    /// The point that stays open, with one stream in the pool.
+    #[inline(always)]
+    fn open_point(&self, lane: &Lane) -> Option<Point> {
+        let open = lane.open_point();
+        if self.several.load(Ordering::SeqCst) {
+            return None;
+        }
+        Some(if leaves_out(Step::TickBeforeMode) { lane.open_point() } else { open })
     }
 
     /// Gives a block of resource `owner` an identity, born on `home` at `birth`.

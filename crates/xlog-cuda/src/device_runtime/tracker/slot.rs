@@ -89,6 +89,10 @@ pub(crate) struct Slot {
     ptr: AtomicU64,
     /// The last write of a claim's holder; written only under a write claim.
     last_write: AtomicU64,
+    /// The same, if the launch that wrote it counts it among its own: see [`Replaced`].
+    ///
+    /// [`Replaced`]: super::lane::Replaced
+    counted: AtomicU64,
     /// Bit `l`: lane `l` has read the block since, under a claim, at the tick its table says. The
     /// highest bit: there is something in `rest` that a use has to look at.
     readers: AtomicU64,
@@ -157,6 +161,7 @@ impl Slot {
     ) {
         self.readers.store(0, Ordering::Relaxed);
         self.last_write.store(birth.pack(), Ordering::Relaxed);
+        self.counted.store(0, Ordering::Relaxed);
         self.ptr.store(ptr, Ordering::Relaxed);
         self.owner.store(tenant.owner, Ordering::Relaxed);
         self.place.store(tenant.place, Ordering::Relaxed);
@@ -172,6 +177,7 @@ impl Slot {
         self.generation.store(Generation::next().0, Ordering::Relaxed);
         self.readers.store(0, Ordering::Relaxed);
         self.last_write.store(first.pack(), Ordering::Relaxed);
+        self.counted.store(0, Ordering::Relaxed);
         self.ptr.store(ptr, Ordering::Relaxed);
         self.owner.store(tenant.owner, Ordering::Relaxed);
         self.place.store(tenant.place, Ordering::Relaxed);
@@ -309,6 +315,14 @@ impl Slot {
         self.last_write.store(point.pack(), Ordering::Release);
     }
 
+    /// Has the launch of `point` count this slot, under its write claim; answers which did before.
+    #[inline(always)]
+    pub(crate) fn count_at(&self, point: Point) -> Point {
+        let before = self.counted.load(Ordering::Relaxed);
+        self.counted.store(point.pack(), Ordering::Relaxed);
+        Point::unpack(before)
+    }
+
     /// The lanes that have read the block since its last write, as bits, and [`CROWDED`].
     #[inline]
     pub(crate) fn readers(&self) -> u64 {
@@ -321,12 +335,14 @@ impl Slot {
         self.readers() & if access.writes() { u64::MAX } else { CROWDED }
     }
 
-    /// Notes a reading lane; most of the time it is noted already.
+    /// Notes a reading lane; most of the time it is noted already, and the answer is true.
     #[inline]
-    pub(crate) fn add_reader(&self, lane: usize) {
-        if self.readers.load(Ordering::Relaxed) & (1 << lane) == 0 {
+    pub(crate) fn add_reader(&self, lane: usize) -> bool {
+        let known = self.readers.load(Ordering::Relaxed) & (1 << lane) != 0;
+        if !known {
             self.readers.fetch_or(1 << lane, Ordering::AcqRel);
         }
+        known
     }
 
     /// Forgets a reading lane.

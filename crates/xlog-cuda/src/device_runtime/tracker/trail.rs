@@ -97,18 +97,19 @@ impl Words {
         self.ring[self.place(number)]
     }
 
+    /// How many more there is room for.
+    #[inline]
+    fn room(&self) -> usize {
+        self.ring.len() - (self.next - self.first) as usize
+    }
+
     #[inline]
     fn push(&mut self, word: u64) {
-        if self.next - self.first == self.ring.len() as u64 {
-            self.grow();
-        }
         let place = self.place(self.next);
         self.ring[place] = word;
         self.next += 1;
     }
 
-    #[cold]
-    #[inline(never)]
     fn grow(&mut self) {
         let mut ring = vec![0; (2 * self.ring.len()).max(WORDS)];
         let mask = ring.len() - 1;
@@ -214,9 +215,25 @@ impl Trail {
             // No event names the newest row: the new one takes its place.
             self.words.next = self.current.start();
         }
+        if self.words.room() < clock.len() {
+            self.make_room_for_words();
+        }
         let (start, len) = (self.words.next, clock.len());
         clock.for_each(|word| self.words.push(word));
         self.current = Row::new(start, len);
+    }
+
+    /// Forgets rows that no event names any more, and makes more room unless that gave plenty.
+    #[cold]
+    #[inline(never)]
+    fn make_room_for_words(&mut self) {
+        let standing = self.ring.iter().filter(|entry| entry.tick != 0);
+        let named = standing.filter(|entry| entry.clock.len() > 0);
+        let oldest = named.map(|entry| entry.clock.start()).min();
+        self.words.first = oldest.unwrap_or(u64::MAX).min(self.current.start());
+        if self.words.room() < self.words.ring.len() / 2 || self.words.room() < 1 << LEN_BITS {
+            self.words.grow();
+        }
     }
 
     /// The event at the place of a tick, if it can be recorded to stand for that. From here on it
@@ -244,16 +261,25 @@ impl Trail {
         let clock = self.current;
         self.newest = self.newest.max(tick);
         let place = self.place(tick);
-        // What the oldest event follows is the oldest row that anybody asks for.
-        if let Some(oldest) = self.ring.get((place + 1) & (self.ring.len() - 1))
-            && oldest.tick != 0
-            && oldest.tick + self.ring.len() as u64 == tick + 1
-        {
-            self.words.first = oldest.clock.start();
-        }
         if let Some(entry) = self.ring.get_mut(place) {
             (entry.tick, entry.clock) = (tick, clock);
         }
+    }
+
+    /// Lets the event of `dead`, which nobody will ask for, change places with that of `next`, which
+    /// was vacated: it was recorded a moment ago, and is near the processor.
+    #[inline(always)]
+    pub(crate) fn reuse(&mut self, dead: u64, next: u64) -> Option<RawEvent> {
+        self.entry(dead)?;
+        let (dead, next) = (self.place(dead), self.place(next));
+        if dead == next || self.ring[dead].is_held() {
+            return None;
+        }
+        let [dead, next] = self.ring.get_disjoint_mut([dead, next]).ok()?;
+        dead.tick = 0;
+        std::mem::swap(&mut dead.event, &mut next.event);
+        std::mem::swap(&mut dead.raw, &mut next.raw);
+        Some(next.raw)
     }
 
     /// The entry of exactly this tick.

@@ -115,7 +115,8 @@ impl UseTracker {
         #[cfg(feature = "mutants")]
         mutant::drawn::set(launch.ticket.drawn);
         let marked = self.device.check_alive().and_then(|()| {
-            self.mark(launch.lane, |point, alone| self.publish(launch, point, alone))
+            let names = launch.uses.len();
+            self.mark_counted(launch.lane, names, |point, alone| self.publish(launch, point, alone))
         });
         self.give_up(launch, marked)
     }
@@ -123,7 +124,9 @@ impl UseTracker {
     /// The same, with an event in any case, and a hold on it.
     pub(crate) fn finish_with_event(&self, launch: &Launch<'_>) -> ResourceResult<HeldEvent> {
         let marked = self.device.check_alive().and_then(|()| {
-            let publish = |point| self.publish(launch, point, false);
+            let publish = |point| {
+                self.publish(launch, point, false);
+            };
             launch.lane.record_and_hold(&self.device, publish)
         });
         self.give_up(launch, marked)
@@ -141,15 +144,18 @@ impl UseTracker {
     }
 
     /// Publishes claimed uses that `point` stands for. Unless `alone`, the lane's submit lock is
-    /// held, and points of this lane come in order.
+    /// held, and points of this lane come in order. Answers whether all that the launch before this
+    /// one on the lane was remembered for may be this launch's own now: so it is, if those were no
+    /// more.
     #[inline(always)]
-    fn publish(&self, launch: &Launch<'_>, point: Point, alone: bool) {
+    fn publish(&self, launch: &Launch<'_>, point: Point, alone: bool) -> bool {
         // With one stream the point stays the same: a write there covers all that is before it,
         // and is all that a later use has to follow.
         if alone && launch.ticket.written_at == point {
-            return;
+            return false;
         }
         let lane = launch.lane;
+        let (before, mut replaces) = (Point::new(lane.index(), point.tick() - 1), !alone);
         for one in launch.uses {
             let Some(slot) = self.slots.get(one.slot.0) else { continue };
             if alone && slot.last_write() == point {
@@ -157,6 +163,9 @@ impl UseTracker {
             }
             if one.access.writes() {
                 slot.set_last_write(point);
+                if !alone {
+                    replaces &= slot.count_at(point) == before;
+                }
                 let readers = slot.readers();
                 if readers != 0 && !mutant::is(Mutant::WriteKeepsReads) {
                     // Its own waits covered every one of them.
@@ -181,17 +190,21 @@ impl UseTracker {
                     slot.with_rest(|rest| rest.bare_reads.push(point));
                 }
                 let tick = point.tick();
-                let before = cell.load(Ordering::Relaxed);
-                if before < tick {
+                let last = cell.load(Ordering::Relaxed);
+                if last < tick {
                     if alone {
                         cell.fetch_max(tick, Ordering::AcqRel);
                     } else {
                         cell.store(tick, Ordering::Release);
                     }
                 }
-                slot.add_reader(lane.index());
+                let known = slot.add_reader(lane.index());
+                replaces &= known && last == before.tick();
+            } else {
+                replaces = false;
             }
         }
+        replaces
     }
 
     /// Records uses that hold no claim: all or none, so one stale block refuses the batch.

@@ -10,6 +10,7 @@ use xlog_cuda::{
     device_runtime::{Access, AllocTag, BlockId, DeviceBlock, StreamId},
     kernels,
     launch::LaunchRecorder,
+    memory::TrackedCudaSlice,
 };
 use xlog_driver::Arguments;
 
@@ -35,6 +36,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     rule_5_an_unprepared_writes_predecessor_holds_the_free_too,
     rule_8_a_wait_does_not_cover_work_enqueued_after_the_use,
     rule_8_a_wait_is_for_its_own_event_behind_hundreds_of_later_ones,
+    rule_8_an_event_is_recorded_again_only_when_no_block_names_its_launch,
     rule_8_a_wait_for_an_allocation_does_not_cover_later_work,
     rule_8_a_kernel_that_ends_after_the_reader_does_not_hang,
 ];
@@ -369,6 +371,57 @@ fn rule_8_a_wait_is_for_its_own_event_behind_hundreds_of_later_ones(device: Test
     assert!(done && held, "the reader waited for work behind the write");
     assert_eq!(seen.download().unwrap_or_else(fail), [7; LEN]);
     assert_eq!(other.download().unwrap_or_else(fail), [299; LEN]);
+}
+
+/// A launch over x and y, and behind it, on a stream that stands still, others that replace all of
+/// it but x, or nothing: whoever uses x elsewhere waits for that launch, and for none of the others.
+fn rule_8_an_event_is_recorded_again_only_when_no_block_names_its_launch(device: TestDevice) {
+    use Access::{Read, ReadWrite};
+    let rig = Rig::new(device);
+    let [a, b] = rig.streams();
+    warm_up(&rig, LEN, &[a, b]);
+    let [x, y, z] = [(); 3].map(|()| rig.filled(LEN, 0, a));
+    // What the kernels themselves touch, each stream its own.
+    let touched = [rig.filled(LEN, 0, a), rig.filled(LEN, 0, b)];
+    let kernel = rig.kernel(&kernels::TOUCH_1);
+    let launch = |stream, blocks: &[&TrackedCudaSlice<u32>], access| {
+        let mut recorder = LaunchRecorder::new_strict(stream);
+        for block in blocks {
+            match access {
+                Read => recorder.read(block),
+                _ => recorder.read_write(block),
+            };
+        }
+        recorder.preflight(&rig.runtime).unwrap_or_else(fail);
+        let mut arguments = Arguments::new();
+        arguments.push_pointer(touched[usize::from(stream == b)].ptr());
+        arguments.push_value(1u32);
+        let dims = LaunchDims::linear(1, 1);
+        // SAFETY: the kernel's own arguments, over memory that no other stream touches.
+        let enqueued = unsafe { rig.runtime.enqueue(&kernel, dims, &arguments, stream) };
+        enqueued.unwrap_or_else(fail);
+        recorder.commit(&rig.runtime).unwrap_or_else(fail);
+    };
+    launch(a, &[&x, &y], ReadWrite);
+    for (first, others, access, elsewhere, what) in [
+        (ReadWrite, vec![&y], ReadWrite, Read, "fewer blocks"),
+        (ReadWrite, vec![&y, &z], ReadWrite, Read, "as many blocks, one of them another"),
+        (ReadWrite, vec![&y, &z, &x], Read, Read, "reads, which replace no write"),
+        (Read, vec![&y], Read, ReadWrite, "fewer blocks that are read"),
+        (Read, vec![&y, &z], Read, ReadWrite, "as many that are read, one of them another"),
+    ] {
+        rig.runtime.synchronize(a).unwrap_or_else(fail);
+        launch(a, &[&x, &y], first);
+        launch(a, &[&x, &y], first);
+        let gate = Gate::new(&rig);
+        gate.hold(&rig, a);
+        (0..20).for_each(|_| launch(a, &others, access));
+        launch(b, &[&x], elsewhere);
+        let done = eventually(PLENTY, || rig.is_idle(b));
+        let held = !rig.is_idle(a);
+        gate.open();
+        assert!(done && held, "{what}: waited for more than the launch that used x");
+    }
 }
 
 fn rule_8_a_wait_for_an_allocation_does_not_cover_later_work(device: TestDevice) {
