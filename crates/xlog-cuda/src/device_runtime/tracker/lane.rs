@@ -15,7 +15,8 @@ use super::{
     chunked::Chunked,
     point::Point,
     slot::Follows,
-    trail::{HeldEvent, Occupied, RecordedEvent, Trail},
+    supply,
+    trail::{HeldEvent, Trail},
 };
 use crate::{
     CudaDevice,
@@ -30,14 +31,6 @@ use crate::{
 
 /// The id of a lane no stream has.
 const VACANT: u32 = u32::MAX;
-
-/// Events of a lane from its first record on: made at once, each costs a fraction of a launch.
-const FIRST_EVENTS: usize = sized(64, 2);
-
-/// Events up to which a lane gets more before it asks the device which are done. Asking costs as
-/// much as a launch, so that it is done once in as many; but with more than these, what the driver
-/// keeps of each is far from the processor when its turn comes.
-const ENOUGH_EVENTS: usize = sized(256, 2);
 
 /// One stream of the pool.
 #[derive(Debug)]
@@ -61,11 +54,11 @@ pub(crate) struct Lane {
     clock: Box<[AtomicU64]>,
     /// The tick of this lane's latest read of each block, by slot; see `Slot::readers`.
     reads: Chunked<AtomicU64, { sized(256, 2) }>,
-    submit: Mutex<Submit>,
-    trail: TinyLock<Trail>,
+    pub(super) submit: Mutex<Submit>,
+    pub(super) trail: TinyLock<Trail>,
     /// Events held, as of the last change: asked for without `submit`, which a thread at a full
     /// queue holds on to.
-    held: AtomicUsize,
+    pub(super) held: AtomicUsize,
     /// Live blocks born here plus frees waiting here: reasons to keep the stream.
     blocks: AtomicUsize,
     records: AtomicU64,
@@ -84,10 +77,10 @@ pub(crate) struct Tail {
 pub(crate) struct Submit {
     /// The event of the next tick, and that tick: it stands for nothing. Any other tick: it is to
     /// be looked for.
-    next_event: RawEvent,
-    next_tick: u64,
+    pub(super) next_event: RawEvent,
+    pub(super) next_tick: u64,
     /// Done, but somebody held them when their turn came.
-    held_events: Vec<HeldEvent>,
+    pub(super) held_events: Vec<HeldEvent>,
     /// Lanes beyond this are at 0 in the lane's clock.
     clock_len: usize,
     /// It changed since the last event.
@@ -367,70 +360,6 @@ impl Lane {
         Ok(held)
     }
 
-    /// Sees to it that the event at the place of `tick` can be recorded.
-    #[cold]
-    #[inline(never)]
-    fn make_ready(
-        &self,
-        device: &CudaDevice,
-        submit: &mut Submit,
-        tick: u64,
-    ) -> ResourceResult<()> {
-        let mut asked = false;
-        loop {
-            let (vacated, room) = {
-                let mut trail = self.trail.lock();
-                (trail.vacate(tick, self.done()), trail.room())
-            };
-            match vacated {
-                Ok(event) => {
-                    (submit.next_event, submit.next_tick) = (event, tick);
-                    return Ok(());
-                }
-                Err(Occupied::NotDone) if room >= ENOUGH_EVENTS && !asked => {
-                    asked = true;
-                    self.probe(device);
-                    // What was hardly worth asking for is asked for again too soon.
-                    if tick - self.done() > 3 * room as u64 / 4 {
-                        self.make_room(device, submit)?;
-                    }
-                }
-                Err(Occupied::Held) => {
-                    submit.held_events.extend(self.trail.lock().take(tick));
-                    self.make_room(device, submit)?;
-                }
-                Err(Occupied::NotDone | Occupied::Empty) => self.make_room(device, submit)?,
-            }
-        }
-    }
-
-    /// Gives every place of the trail an event, or makes as many places again.
-    fn make_room(&self, device: &CudaDevice, submit: &mut Submit) -> ResourceResult<()> {
-        let empty = {
-            let mut trail = self.trail.lock();
-            if trail.empty() == 0 {
-                trail.grow(FIRST_EVENTS);
-            }
-            trail.empty()
-        };
-        let (mut events, held): (Vec<_>, Vec<_>) = std::mem::take(&mut submit.held_events)
-            .into_iter()
-            .partition(|event| HeldEvent::strong_count(event) == 1);
-        submit.held_events = held;
-        submit.held_events.extend(events.drain(empty.min(events.len())..));
-        self.held.store(submit.held_events.len(), Ordering::Relaxed);
-        let mut made = Ok(());
-        while events.len() < empty && made.is_ok() {
-            match device.note(device.driver().create_event()) {
-                Ok(raw) => events.push(HeldEvent::new(RecordedEvent::new(raw))),
-                // A failure among the others shows when they are needed.
-                Err(error) => made = if events.is_empty() { Err(error) } else { break },
-            }
-        }
-        self.trail.lock().fill(&mut events.into_iter());
-        made
-    }
-
     /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
     /// that point followed. The wait has been queued, and `submit` is held.
     #[inline]
@@ -479,64 +408,10 @@ impl Lane {
         self.completed[self.index].fetch_max(tail.tick, Ordering::AcqRel);
     }
 
-    /// Asks how far the stream has come, unless somebody is enqueueing on it at this moment.
-    pub(crate) fn ask(&self, device: &CudaDevice) {
-        if let Some(_submit) = self.submit.try_lock() {
-            self.probe(device);
-        }
-    }
-
-    /// Asks how far the stream has come. One answer covers every event before it, so the newest
-    /// that is likely to be done is asked first.
-    #[cold]
-    #[inline(never)]
-    fn probe(&self, device: &CudaDevice) {
-        let newest = self.tick();
-        let length = newest - self.done().min(newest);
-        for back in [length / 8, length / 2, length.saturating_sub(1)] {
-            let Some(found) = self.trail.lock().find(newest - back, &mut []) else { continue };
-            // SAFETY: the event is held by `found`.
-            match device.note(unsafe { device.driver().event_done(found.event.raw) }) {
-                Ok(true) => {
-                    let tick = found.tick;
-                    drop(found);
-                    self.learn(tick);
-                    return;
-                }
-                Ok(false) => {}
-                Err(_) => return,
-            }
-        }
-    }
-
     /// The tick up to which the device is known to have come.
     #[inline]
-    fn done(&self) -> u64 {
+    pub(super) fn done(&self) -> u64 {
         self.completed[self.index].load(Ordering::Acquire)
-    }
-
-    /// Events that stand for work that may still be running, or are held, and events at rest.
-    pub(crate) fn events(&self) -> (usize, usize) {
-        let held = self.held.load(Ordering::Relaxed);
-        let (trail, done) = (self.trail.lock(), self.done());
-        let in_flight = trail.len_after(done);
-        (in_flight + held, trail.len() - in_flight)
-    }
-
-    /// Destroys the events at rest.
-    pub(crate) fn trim(&self, device: &CudaDevice) -> ResourceResult<()> {
-        let at_rest = {
-            let mut submit = self.submit.lock();
-            submit.next_tick = 0;
-            let mut at_rest = self.trail.lock().take_done(self.done());
-            at_rest.append(&mut submit.held_events);
-            let (free, held) =
-                at_rest.into_iter().partition(|event| HeldEvent::strong_count(event) == 1);
-            submit.held_events = held;
-            self.held.store(submit.held_events.len(), Ordering::Relaxed);
-            free
-        };
-        destroy(device, at_rest)
     }
 
     /// Destroys everything; nobody uses the lane any more.
@@ -544,7 +419,7 @@ impl Lane {
         let submit = self.submit.get_mut();
         let mut events = std::mem::take(&mut submit.held_events);
         events.extend(self.trail.get_mut().take_done(u64::MAX));
-        let events = destroy(device, events);
+        let events = supply::destroy(device, events);
         let raw = match self.own.load(Ordering::Relaxed) {
             0 => return events,
             own => RawStream(own),
@@ -553,18 +428,6 @@ impl Lane {
         let stream = device.note(unsafe { device.driver().destroy_stream(raw) });
         events.and(stream)
     }
-}
-
-fn destroy(device: &CudaDevice, events: Vec<HeldEvent>) -> ResourceResult<()> {
-    let mut answer = Ok(());
-    for event in events {
-        // Somebody who still holds an event keeps it: a leak is better than a dangling handle.
-        if let Some(event) = HeldEvent::into_inner(event) {
-            // SAFETY: created by this device, and this was the last hold.
-            answer = answer.and(device.note(unsafe { device.driver().destroy_event(event.raw) }));
-        }
-    }
-    answer
 }
 
 impl Default for Submit {

@@ -122,8 +122,8 @@ impl Words {
 
 /// Events in a ring: that of tick `t` stands at `t` modulo their number, and is recorded again, in
 /// the same place, once the device is known to have passed it. Clocks change less often than events
-/// are recorded, so they are kept beside them, one row a change, as long as there were lanes in use,
-/// and an event names its row.
+/// are recorded, so they are kept beside them, one row a change, as long as there were lanes in
+/// use, and an event names its row.
 #[derive(Debug, Default)]
 pub(crate) struct Trail {
     lane: usize,
@@ -266,8 +266,8 @@ impl Trail {
         }
     }
 
-    /// Lets the event of `dead`, which nobody will ask for, change places with that of `next`, which
-    /// was vacated: it was recorded a moment ago, and is near the processor.
+    /// Lets the event of `dead`, which nobody will ask for, change places with that of `next`, a
+    /// vacated one: it was recorded a moment ago, and is near the processor.
     #[inline(always)]
     pub(crate) fn reuse(&mut self, dead: u64, next: u64) -> Option<RawEvent> {
         self.entry(dead)?;

@@ -9,6 +9,8 @@ use xlog_cuda::{
     launch::{LaunchBuilder, LaunchRecorder},
 };
 
+use xlog_driver::Driver;
+
 use crate::{DriverCall, Gate, Rig, TestCase, TestDevice, cases, eventually, fail};
 
 pub(in crate::suites) const CASES: &[TestCase] = cases![
@@ -31,6 +33,7 @@ pub(in crate::suites) const CASES: &[TestCase] = cases![
     a_device_that_keeps_up_needs_few_events,
     a_device_that_is_behind_is_asked_ever_less,
     a_loop_over_the_same_blocks_needs_no_more_events_and_asks_nothing,
+    a_loop_that_is_left_now_and_then_keeps_its_events,
 ];
 
 fn free_all(rig: &Rig, blocks: impl IntoIterator<Item = DeviceBlock>) {
@@ -416,4 +419,40 @@ fn a_loop_over_the_same_blocks_needs_no_more_events_and_asks_nothing(device: Tes
     }
     assert_eq!(data.download().unwrap_or_else(fail), [604; 64]);
     assert_eq!(copy.download().unwrap_or_else(fail), [602; 64]);
+}
+
+/// Most launches replace the one before them, and leave the tracker in the dark about how far the
+/// device is; some do not, and their events stand until it is asked. The device stays some hundred
+/// launches behind, so that whatever is recent is not done, and whatever is old is.
+fn a_loop_that_is_left_now_and_then_keeps_its_events(device: TestDevice) {
+    let rig = Rig::new(device);
+    let [stream] = rig.streams();
+    let (data, other) = (rig.zeros(64, stream), rig.zeros(64, stream));
+    rig.increment(&data, 1, stream).unwrap_or_else(fail);
+    rig.runtime.synchronize(stream).unwrap_or_else(fail);
+    let raw = rig.pool.resolve(stream).expect("a stream of the pool");
+    let event = rig.driver.create_event().unwrap_or_else(fail);
+    // All of them beforehand: memory that both sides see is not made while the device stands still.
+    let gates: Vec<Gate> = (0..60).map(|_| Gate::new(&rig)).collect();
+    for (round, gate) in gates.iter().enumerate() {
+        // SAFETY: both are this driver's and alive.
+        unsafe { rig.driver.record_event(event, raw) }.unwrap_or_else(fail);
+        gate.hold(&rig, stream);
+        if round > 0 {
+            gates[round - 1].open();
+        }
+        // SAFETY: as above.
+        let passed = || unsafe { rig.driver.event_done(event) }.unwrap_or_else(fail);
+        assert!(eventually(Duration::from_secs(10), passed), "the device is not behind for good");
+        for launch in 0..100 {
+            let block = if (100 * round + launch) % 250 == 0 { &other } else { &data };
+            rig.increment(block, 1, stream).unwrap_or_else(fail);
+        }
+    }
+    gates.iter().for_each(Gate::open);
+    let events = rig.driver.count(DriverCall::CreateEvent);
+    assert!(events <= 300, "{events} events go round");
+    assert_eq!(data.download().unwrap_or_else(fail), [6_000 - 24 + 1; 64]);
+    // SAFETY: nobody uses it any more.
+    unsafe { rig.driver.destroy_event(event) }.unwrap_or_else(fail);
 }

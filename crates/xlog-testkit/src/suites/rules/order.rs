@@ -374,7 +374,7 @@ fn rule_8_a_wait_is_for_its_own_event_behind_hundreds_of_later_ones(device: Test
 }
 
 /// A launch over x and y, and behind it, on a stream that stands still, others that replace all of
-/// it but x, or nothing: whoever uses x elsewhere waits for that launch, and for none of the others.
+/// it but x, or nothing: whoever uses x elsewhere waits for that launch, for none of the others.
 fn rule_8_an_event_is_recorded_again_only_when_no_block_names_its_launch(device: TestDevice) {
     use Access::{Read, ReadWrite};
     let rig = Rig::new(device);
