@@ -63,6 +63,8 @@ pub(crate) enum Step {
     LaterEvent,
     /// Reading the tick before the mode.
     TickBeforeMode,
+    /// Not counting the launch whose tick may be the open one of others.
+    OpenedTick,
     /// Settling no more than was pending before the stream was waited for.
     SeenBefore,
     /// Looking for claims before reads are forgotten.

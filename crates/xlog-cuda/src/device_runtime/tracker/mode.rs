@@ -14,7 +14,9 @@ impl UseTracker {
             return Ok(());
         }
         // Before the mode: whoever counts its blocks finds that others may not have.
-        self.lanes.iter().for_each(Lane::opened);
+        if !leaves_out(Step::OpenedTick) {
+            self.lanes.iter().for_each(Lane::opened);
+        }
         if self.several.swap(true, Ordering::SeqCst) {
             return Ok(());
         }

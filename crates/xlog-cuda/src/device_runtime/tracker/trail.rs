@@ -458,6 +458,26 @@ mod tests {
     }
 
     #[test]
+    fn a_dead_event_changes_places_with_the_next_unless_it_is_held() {
+        let mut trail = trail(8);
+        for tick in 1..=3 {
+            assert_eq!(record(&mut trail, tick, 0), Ok(tick));
+        }
+        assert_eq!(trail.vacate(4, 0), Ok(RawEvent(4)));
+        let hold = trail.find(1, &mut []).expect("there");
+        assert_eq!(trail.reuse(1, 4), None, "somebody is about to wait for it");
+        assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(1));
+        drop(hold);
+        assert_eq!(trail.reuse(1, 4), Some(RawEvent(1)), "done or not");
+        trail.stand(4);
+        assert_eq!(look(&mut trail, 4).map(|(tick, event, _)| (tick, event)), Some((4, 1)));
+        assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(2), "nobody asks for it");
+        assert_eq!(trail.vacate(9, 0), Ok(RawEvent(4)), "what it changed places with");
+        assert_eq!((trail.reuse(0, 9), trail.reuse(1, 9)), (None, None), "none, and gone already");
+        assert_eq!(trail.len(), 8);
+    }
+
+    #[test]
     fn a_trail_grows_and_keeps_what_it_has() {
         let mut trail = trail(4);
         for tick in 1..=6 {

@@ -115,8 +115,8 @@ impl UseTracker {
         #[cfg(feature = "mutants")]
         mutant::drawn::set(launch.ticket.drawn);
         let marked = self.device.check_alive().and_then(|()| {
-            let names = launch.uses.len();
-            self.mark_counted(launch.lane, names, |point, alone| self.publish(launch, point, alone))
+            let publish = |point, alone| self.publish(launch, point, alone);
+            self.mark_counted(launch.lane, launch.uses.len(), publish)
         });
         self.give_up(launch, marked)
     }
@@ -157,7 +157,10 @@ impl UseTracker {
         let lane = launch.lane;
         let (before, mut replaces) = (Point::new(lane.index(), point.tick() - 1), !alone);
         for one in launch.uses {
-            let Some(slot) = self.slots.get(one.slot.0) else { continue };
+            let Some(slot) = self.slots.get(one.slot.0) else {
+                replaces = false;
+                continue;
+            };
             if alone && slot.last_write() == point {
                 continue;
             }

@@ -163,6 +163,40 @@ fn the_tick_must_be_read_before_the_mode() {
     must_fail_without(Step::TickBeforeMode, what, None, a_second_stream_comes);
 }
 
+/// A block was used in a pool of one stream. A loop over another one goes on, launches replacing
+/// each other, while the pool gets its second stream: one of them may close the open point.
+fn a_loop_meets_a_second_stream() {
+    let (rig, (one, other)) = (Rig::new(1, false), two_threads());
+    let [used, looped] = one.run(|| [4096, 8192].map(|ptr| rig.one_use(rig.block(ptr), Write)));
+    one.run(|| rig.work(used, STREAMS[0]));
+    let theirs = rig.clone();
+    at_once(
+        (one, move || {
+            (0..3).for_each(|_| {
+                theirs.work(looped, STREAMS[0]);
+            });
+        }),
+        (other, || {
+            rig.tracker().begin_several().expect("an event on every stream");
+        }),
+    );
+    let slot = rig.tracker().slots.get(used.slot.0).expect("a slot");
+    let open = slot.last_write().tick();
+    let found = rig.tracker().lanes()[0].trail().lock().find(open, &mut []);
+    assert_eq!(found.map(|found| found.tick), Some(open), "the event of this very point");
+}
+
+#[test]
+fn no_launch_replaces_the_one_that_closed_an_open_point() {
+    explore("events, a loop and a second stream", Some(3), a_loop_meets_a_second_stream);
+}
+
+#[test]
+fn the_launch_that_closes_an_open_point_must_not_be_counted() {
+    let what = "the event of this very point";
+    must_fail_without(Step::OpenedTick, what, Some(3), a_loop_meets_a_second_stream);
+}
+
 /// A read under a claim is published, while a write that nobody prepared covers an earlier read of
 /// the same stream and forgets it.
 fn a_read_meets_a_bare_write() {
