@@ -59,7 +59,6 @@ impl StreamPool {
 
     fn with_room_for(device: Arc<CudaDevice>, capacity: usize) -> Self {
         let tracker = UseTracker::new(device, capacity + 1);
-        tracker.use_lane(0);
         tracker.lanes()[0].occupy(StreamId::DEFAULT, None);
         Self { tracker, membership: Mutex::new(Membership { last_id: 0, acquired: 0 }) }
     }
@@ -115,7 +114,6 @@ impl StreamPool {
             lane.raw(device)?;
         }
         self.tracker.begin_several()?;
-        self.tracker.use_lane(lane.index());
         lane.occupy(StreamId(id), foreign);
         membership.last_id = id;
         membership.acquired += 1;

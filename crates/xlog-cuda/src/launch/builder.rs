@@ -339,7 +339,7 @@ impl<'r> LaunchBuilder<'r> {
     /// Waits, enqueues and records in one step. The builder can launch again with the same
     /// arguments.
     pub fn launch(&mut self, dims: LaunchDims) -> ResourceResult<()> {
-        if !self.fits(dims) || (!self.open.is_empty() && self.reported().is_some()) {
+        if !self.can_launch(dims) {
             return Err(self.refusal(dims));
         }
         let core = self.runtime.core();
@@ -359,7 +359,7 @@ impl<'r> LaunchBuilder<'r> {
         batch: &mut LaunchBatch<'_>,
         dims: LaunchDims,
     ) -> ResourceResult<()> {
-        if !self.fits(dims) || (!self.open.is_empty() && self.reported().is_some()) {
+        if !self.can_launch(dims) {
             return Err(self.refusal(dims));
         }
         batch.add(self, &self.uses, (self.kernel.function, dims, &self.arguments))
@@ -411,9 +411,21 @@ impl<'r> LaunchBuilder<'r> {
         Download::behind(started.finish_with_event(), buffer, (self.runtime, stream), values)
     }
 
-    /// Whether every argument is there and fits.
+    /// Whether everything fits, and nothing is left that the launch would have to settle.
     #[inline(always)]
+    fn can_launch(&self, dims: LaunchDims) -> bool {
+        let open_fits = || self.short_argument().is_none() && self.reported().is_none();
+        self.is_complete(dims) && (self.open.is_empty() || open_fits())
+    }
+
+    /// Whether every argument is there and fits.
     fn fits(&self, dims: LaunchDims) -> bool {
+        self.is_complete(dims) && self.short_argument().is_none()
+    }
+
+    /// The same, but for what is settled when everything was given.
+    #[inline(always)]
+    fn is_complete(&self, dims: LaunchDims) -> bool {
         let given = self.arguments.given();
         self.mistake.is_none()
             && given == self.kernel.definition.parameters.len()
@@ -421,7 +433,6 @@ impl<'r> LaunchBuilder<'r> {
             && !dims.grid.contains(&0)
             && !dims.block.contains(&0)
             && self.kernel.device == self.runtime.core().device.identity()
-            && (self.open.is_empty() || self.short_argument().is_none())
     }
 
     /// The argument that is a report: its position, its values, its bytes.

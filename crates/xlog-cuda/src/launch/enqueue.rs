@@ -11,6 +11,7 @@ use crate::device_runtime::{
 };
 
 /// One operation that is about to be enqueued, and what it touches.
+#[derive(Clone, Copy)]
 pub(crate) struct Enqueue<'e> {
     pub(crate) runtime: &'e RuntimeCore,
     pub(crate) stream: StreamId,
@@ -22,25 +23,24 @@ impl<'e> Enqueue<'e> {
     /// Runs `operation` behind every wait it needs and records its uses.
     #[inline]
     pub(crate) fn run(
-        &self,
+        self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
-        match self.runtime.plain_tracker() {
-            // Apart, so that nothing of the common case has to go through memory.
-            Some(tracker) => {
-                let (lane, ticket) = self.claim(tracker, OnConflict::Wait)?;
-                self.enqueue(lane, ticket, operation)?;
-                tracker.finish_claimed(&Launch { uses: self.uses, lane, ticket })
-            }
-            None => self.run_otherwise(operation),
-        }
+        // Apart, with copies of their own, so that nothing of the common case has to go through
+        // memory.
+        let Some(tracker) = self.runtime.plain_tracker() else {
+            return self.run_otherwise(operation);
+        };
+        let (lane, ticket) = self.claim(tracker, OnConflict::Wait)?;
+        self.enqueue(lane, ticket, operation)?;
+        tracker.finish_claimed(&Launch { uses: self.uses, lane, ticket })
     }
 
     /// The same on a device that is lost or watched, or with a stack that wants to see every use.
     #[cold]
     #[inline(never)]
     fn run_otherwise(
-        &self,
+        self,
         operation: impl FnOnce(RawStream) -> DriverResult<()>,
     ) -> ResourceResult<()> {
         let prepared = self.prepare(OnConflict::Wait)?;

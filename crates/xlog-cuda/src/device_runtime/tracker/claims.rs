@@ -103,14 +103,6 @@ enum Quick {
     Look,
 }
 
-impl Quick {
-    /// Claimed behind points of one lane: the latest of them covers the others.
-    #[inline(always)]
-    fn behind(latest: Point, own: &Lane) -> Self {
-        if own.follows(latest) { Self::Ready(Point::default()) } else { Self::Behind(latest) }
-    }
-}
-
 impl UseTracker {
     /// Claims every block of a launch and, if `plan` says so, queues the waits it needs: all or
     /// none. Answers the lane of the launch and its ticket.
@@ -149,11 +141,21 @@ impl UseTracker {
             Quick::No
         };
         // The claims came after the first look: a release that missed them is seen by this one.
-        if let Quick::Ready(written_at) = quick
-            && lane.stream() == Some(holder.stream)
-        {
-            id.written_at = written_at;
-            return Ok((lane, id));
+        if lane.stream() == Some(holder.stream) {
+            match quick {
+                Quick::Ready(written_at) => {
+                    id.written_at = written_at;
+                    return Ok((lane, id));
+                }
+                Quick::Behind(point) if lane.follows(point) => return Ok((lane, id)),
+                Quick::Behind(point) if plan => {
+                    return match self.queue_wait(lane, point) {
+                        Ok(()) => Ok((lane, id)),
+                        Err(error) => Err(self.take_back(id, error)),
+                    };
+                }
+                _ => {}
+            }
         }
         let asked = Asked { uses, holder, ordinal, plan, on_conflict, alone };
         self.claim_otherwise(&asked, quick, (desk, ticket, id), lane)?;
@@ -173,7 +175,7 @@ impl UseTracker {
         }
         // Between every announcement above and every look below; see `slot`.
         desk.fence();
-        let quick = self.look(uses, holder_desk, lane);
+        let quick = self.look(uses, holder_desk, lane.index());
         if quick != Quick::No {
             ticket.grant();
         }
@@ -183,8 +185,7 @@ impl UseTracker {
     /// Whether the words of all blocks allow their claims, and whether anything but this lane's own
     /// work stands before them. Apart, so that all it counts stays in registers.
     #[inline(never)]
-    fn look(&self, uses: &[BlockUse], desk: DeskId, own: &Lane) -> Quick {
-        let lane = own.index();
+    fn look(&self, uses: &[BlockUse], desk: DeskId, lane: usize) -> Quick {
         let mut allowed = true;
         let (mut last_writes, mut readers) = (PointSet::default(), 0);
         for one in uses {
@@ -206,14 +207,14 @@ impl UseTracker {
         }
         if others_read {
             let readers = readers & !(1 << lane);
-            return self.behind_readers(uses, readers, last_writes, own);
+            return self.behind_readers(uses, readers, last_writes, lane);
         }
         if !last_writes.are_of_one_lane() {
             return Quick::Look;
         }
         // Behind the latest write of a lane is behind all of them, and blocks that are only read
         // stay there for long.
-        Quick::behind(last_writes.latest(), own)
+        Quick::Behind(last_writes.latest())
     }
 
     /// A write of blocks that `readers`, other lanes, have read: if it is one lane, and the writes
@@ -224,10 +225,10 @@ impl UseTracker {
         uses: &[BlockUse],
         readers: u64,
         last_writes: PointSet,
-        own: &Lane,
+        lane: usize,
     ) -> Quick {
         let one_reader = readers.is_power_of_two() && readers != CROWDED;
-        if !one_reader || !last_writes.are_all_of(own.index()) {
+        if !one_reader || !last_writes.are_all_of(lane) {
             return Quick::Look;
         }
         let reader = &self.lanes[readers.trailing_zeros() as usize];
@@ -236,7 +237,7 @@ impl UseTracker {
             let counts = slot.readers_before(one.access) & readers != 0;
             counts.then(|| reader.read_of(one.slot.0))
         };
-        Quick::behind(uses.iter().filter_map(read).fold(Point::default(), Point::later), own)
+        Quick::Behind(uses.iter().filter_map(read).fold(Point::default(), Point::later))
     }
 
     /// Claims what was not claimed quickly, and queues the waits.
@@ -257,19 +258,19 @@ impl UseTracker {
             self.release(id);
             return Err(super::unknown_stream(holder.stream));
         }
-        if !plan {
-            return Ok(());
+        if plan {
+            self.follow(uses, lane).map_err(|error| self.take_back(id, error))
+        } else {
+            Ok(())
         }
-        let followed = match quick {
-            Quick::Behind(point) => self.queue_wait(lane, point),
-            _ => self.follow(uses, lane),
-        };
-        // Passed on by hand: copied whole, an answer is read before all of it is written out.
-        if let Err(error) = followed {
-            self.release(id);
-            return Err(error);
-        }
-        Ok(())
+    }
+
+    /// Gives up the claims of a launch that is refused.
+    #[cold]
+    #[inline(never)]
+    fn take_back(&self, id: TicketId, error: ResourceError) -> ResourceError {
+        self.release(id);
+        error
     }
 
     /// Every other case: words that do not allow the claim are locked and asked about, and

@@ -360,30 +360,37 @@ impl Lane {
         Ok(held)
     }
 
-    /// Notes that the stream's tail now follows `tick` of lane `source` and all that `clock` says
-    /// that point followed. The wait has been queued, and `submit` is held.
-    #[inline]
-    pub(crate) fn join(&self, submit: &mut Submit, source: usize, tick: u64, clock: &[u64]) {
+    /// Notes that the stream's tail now follows `tick` of the lane `source`, and all that its event
+    /// had followed. The wait has been queued, and `submit` is held. Should the event be gone by
+    /// now, then it is done, and what it had followed is too.
+    #[inline(always)]
+    pub(crate) fn join(&self, submit: &mut Submit, source: &Lane, tick: u64) {
         let join = |of_lane: &AtomicU64, tick: u64| {
             if of_lane.load(Ordering::Relaxed) < tick {
                 of_lane.store(tick, Ordering::Release);
             }
         };
-        self.clock.iter().zip(clock).for_each(|(of_lane, tick)| join(of_lane, *tick));
-        join(&self.clock[source], tick);
+        let mut joined = source.index + 1;
+        {
+            let trail = source.trail.lock();
+            for (lane, (of_lane, tick)) in (1..).zip(self.clock.iter().zip(trail.clock(tick))) {
+                join(of_lane, tick);
+                joined = joined.max(lane);
+            }
+        }
+        if let Some(of_source) = self.clock.get(source.index) {
+            join(of_source, tick);
+        }
         submit.joined = true;
-        submit.clock_len = submit.clock_len.max(clock.len()).max(source + 1);
+        submit.clock_len = submit.clock_len.max(joined);
         bump(&self.waits);
     }
 
     /// Notes that everything up to `tick` is done, and with it all that the event of that tick had
     /// followed on other lanes.
     pub(crate) fn learn(&self, tick: u64) {
-        let mut clock: SmallVec<[u64; 40]> = SmallVec::from_elem(0, self.completed.len());
-        let found = self.trail.lock().find(tick, &mut clock);
-        if found.is_some_and(|found| found.tick == tick) {
-            self.learn_clock(&clock);
-        }
+        let clock: SmallVec<[u64; 40]> = self.trail.lock().clock(tick).collect();
+        self.learn_clock(&clock);
         self.completed[self.index].fetch_max(tick, Ordering::AcqRel);
     }
 

@@ -101,8 +101,6 @@ pub struct UseTracker {
     slots: SlotTable,
     deferred_frees: AtomicUsize,
     claim_waiters: ClaimWaiters,
-    /// Lanes that ever had a stream are below this.
-    lanes_used: AtomicUsize,
     /// Slots of blocks that were freed while launches held claims on them.
     deferred: Mutex<Vec<u32>>,
     /// Resources that count their blocks themselves.
@@ -159,7 +157,6 @@ impl UseTracker {
             lane_bits: lanes.next_power_of_two() as u32 - 1,
             lanes: (0..lanes).map(|index| Lane::new(index, &completed)).collect(),
             several: AtomicBool::new(false),
-            lanes_used: AtomicUsize::new(0),
             slots: SlotTable::new(),
             desks: Chunked::new(),
             desks_used: AtomicU32::new(0),
@@ -270,15 +267,6 @@ impl UseTracker {
     #[inline]
     pub(crate) fn lane_index(&self, stream: StreamId) -> usize {
         (stream.0 & self.lane_bits) as usize
-    }
-
-    /// Notes that lane `index` has a stream now.
-    pub(crate) fn use_lane(&self, index: usize) {
-        self.lanes_used.fetch_max(index + 1, Ordering::SeqCst);
-    }
-
-    fn lanes_used(&self) -> usize {
-        self.lanes_used.load(Ordering::SeqCst)
     }
 
     /// Gives a block of resource `owner` an identity, born on `home` at `birth`.

@@ -58,28 +58,9 @@ impl UseTracker {
         }
     }
 
-    /// The same for a launch, whose blocks are that many; `publish` answers as [`Replaced`] says.
-    ///
-    /// [`Replaced`]: super::lane::Replaced
-    #[inline(always)]
-    pub(crate) fn mark_counted(
-        &self,
-        lane: &Lane,
-        blocks: usize,
-        publish: impl FnOnce(Point, bool) -> bool,
-    ) -> ResourceResult<()> {
-        match self.open_point(lane) {
-            Some(open) => {
-                publish(open, true);
-                Ok(())
-            }
-            None => lane.record_counted(&self.device, blocks, |point| publish(point, false)),
-        }
-    }
-
     /// The point that stays open, with one stream in the pool.
     #[inline(always)]
-    fn open_point(&self, lane: &Lane) -> Option<Point> {
+    pub(super) fn open_point(&self, lane: &Lane) -> Option<Point> {
         let open = lane.open_point();
         if self.several.load(Ordering::SeqCst) {
             return None;

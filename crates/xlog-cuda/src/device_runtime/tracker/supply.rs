@@ -98,7 +98,7 @@ impl Lane {
         let (newest, mut last) = (self.tick(), 0);
         let length = (newest - self.done().min(newest)).min(self.trail.lock().room() as u64);
         for back in [length / 8, length / 2, length.saturating_sub(1)] {
-            let found = self.trail.lock().find(newest - back, &mut []);
+            let found = self.trail.lock().find(newest - back);
             let Some(found) = found.filter(|found| found.tick != last) else { continue };
             last = found.tick;
             // SAFETY: the event is held by `found`.

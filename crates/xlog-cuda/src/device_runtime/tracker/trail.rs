@@ -132,6 +132,8 @@ pub(crate) struct Trail {
     newest: u64,
     words: Words,
     current: Row,
+    /// Some event names the current row.
+    named: bool,
 }
 
 /// A place for the event of a tick.
@@ -211,8 +213,8 @@ impl Trail {
     /// From here on, events are recorded after this much of every lane.
     #[inline]
     pub(crate) fn push_clock(&mut self, clock: impl ExactSizeIterator<Item = u64>) {
-        if self.entry(self.newest).is_none_or(|entry| entry.clock != self.current) {
-            // No event names the newest row: the new one takes its place.
+        if !std::mem::take(&mut self.named) {
+            // The new row takes the place of one that no event needs.
             self.words.next = self.current.start();
         }
         if self.words.room() < clock.len() {
@@ -260,6 +262,7 @@ impl Trail {
     pub(crate) fn stand(&mut self, tick: u64) {
         let clock = self.current;
         self.newest = self.newest.max(tick);
+        self.named = true;
         let place = self.place(tick);
         if let Some(entry) = self.ring.get_mut(place) {
             (entry.tick, entry.clock) = (tick, clock);
@@ -288,18 +291,20 @@ impl Trail {
         self.ring.get(self.place(tick)).filter(|entry| entry.tick == tick && tick != 0)
     }
 
-    /// The first event at or after `tick`, with the clock it was recorded under.
+    /// The first event at or after `tick`.
     #[inline]
-    pub(crate) fn find(&mut self, tick: u64, clock: &mut [u64]) -> Option<Found> {
+    pub(crate) fn find(&mut self, tick: u64) -> Option<Found> {
         let tick = if self.entry(tick).is_some() { tick } else { self.next_after(tick)? };
         let place = self.place(tick);
-        let entry = self.ring.get_mut(place)?;
-        for (lane, to) in (0..).zip(clock) {
-            // Lanes that came later were not followed yet.
-            let known = lane < entry.clock.len() as u64;
-            *to = if known { self.words.get(entry.clock.start() + lane) } else { 0 };
-        }
-        Some(Found { tick, event: entry.lend(self.lane)? })
+        Some(Found { tick, event: self.ring.get_mut(place)?.lend(self.lane)? })
+    }
+
+    /// What the event of exactly this tick was recorded after, lane by lane; lanes that came later
+    /// were not followed yet. Nothing if there is none, or none any more.
+    #[inline]
+    pub(crate) fn clock(&self, tick: u64) -> impl Iterator<Item = u64> {
+        let clock = self.entry(tick).map_or_else(Row::default, |entry| entry.clock);
+        (clock.start()..).take(clock.len()).map(|word| self.words.get(word))
     }
 
     /// Ticks are left out where a record failed, and gone where they are done.
@@ -312,7 +317,7 @@ impl Trail {
 
     /// The newest event.
     pub(crate) fn newest(&mut self) -> Option<Found> {
-        self.find(self.newest, &mut [])
+        self.find(self.newest)
     }
 
     /// Places that have no event.
@@ -388,10 +393,9 @@ mod tests {
     }
 
     fn look(trail: &mut Trail, tick: u64) -> Option<(u64, u64, Vec<u64>)> {
-        let mut clock = vec![99; 3];
-        let found = trail.find(tick, &mut clock)?;
+        let found = trail.find(tick)?;
         assert_eq!(found.event.point(), Point::new(2, found.tick));
-        Some((found.tick, found.event.raw.0, clock))
+        Some((found.tick, found.event.raw.0, trail.clock(found.tick).collect()))
     }
 
     #[test]
@@ -403,10 +407,11 @@ mod tests {
         assert_eq!(record(&mut trail, 2, 0), Ok(2));
         assert_eq!(record(&mut trail, 4, 0), Ok(4));
         trail.push_clock([0, 6, 8].into_iter());
-        assert_eq!(look(&mut trail, 1), Some((1, 1, vec![0, 0, 0])));
+        assert_eq!(look(&mut trail, 1), Some((1, 1, vec![])));
         assert_eq!(look(&mut trail, 2), Some((2, 2, vec![0, 6, 0])));
         assert_eq!(look(&mut trail, 3), Some((4, 4, vec![0, 6, 0])), "the first one after it");
         assert_eq!((look(&mut trail, 5), look(&mut trail, 12)), (None, None));
+        assert_eq!((trail.clock(3).count(), trail.clock(0).count()), (0, 0), "no event's");
         assert_eq!(record(&mut trail, 5, 0), Ok(5));
         assert_eq!(look(&mut trail, 5), Some((5, 5, vec![0, 6, 8])));
         assert_eq!(trail.newest().map(|found| found.tick), Some(5));
@@ -432,18 +437,14 @@ mod tests {
         assert!(trail.words.ring.len() <= 4096, "the room is used again");
         trail.push_clock([4_000].into_iter());
         assert_eq!(record(&mut trail, 4_001, 4_000), Ok(417));
-        assert_eq!(
-            look(&mut trail, 4_001),
-            Some((4_001, 417, vec![4_000, 0, 0])),
-            "a shorter clock"
-        );
+        assert_eq!(look(&mut trail, 4_001), Some((4_001, 417, vec![4_000])), "a shorter clock");
     }
 
     #[test]
     fn what_is_held_or_missing_is_not_recorded() {
         let mut trail = trail(2);
         assert_eq!((record(&mut trail, 1, 0), record(&mut trail, 2, 0)), (Ok(1), Ok(2)));
-        let hold = trail.find(1, &mut []).expect("there");
+        let hold = trail.find(1).expect("there");
         assert_eq!(trail.vacate(3, 1), Err(Occupied::Held));
         assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(1), "nothing is changed");
         let taken = trail.take(3).expect("the one that is held");
@@ -454,7 +455,7 @@ mod tests {
         assert_eq!((record(&mut trail, 3, 1), trail.empty()), (Ok(7), 0));
         assert_eq!(trail.vacate(9, 0), Err(Occupied::NotDone));
         assert_eq!(Trail::default().vacate(1, 0), Err(Occupied::Empty));
-        assert!(Trail::default().find(0, &mut []).is_none());
+        assert!(Trail::default().find(0).is_none());
     }
 
     #[test]
@@ -464,7 +465,7 @@ mod tests {
             assert_eq!(record(&mut trail, tick, 0), Ok(tick));
         }
         assert_eq!(trail.vacate(4, 0), Ok(RawEvent(4)));
-        let hold = trail.find(1, &mut []).expect("there");
+        let hold = trail.find(1).expect("there");
         assert_eq!(trail.reuse(1, 4), None, "somebody is about to wait for it");
         assert_eq!(look(&mut trail, 1).map(|(tick, ..)| tick), Some(1));
         drop(hold);

@@ -15,8 +15,8 @@ use crate::{
     sync::{Step, leaves_out},
 };
 
-/// Room for the clock of a default pool without a heap allocation.
-type Clock = SmallVec<[u64; 40]>;
+/// Room for the clock of a small pool without a heap allocation.
+type Clock = SmallVec<[u64; 8]>;
 
 /// A wait that may be needed: the event, and what following it brings along.
 struct Candidate {
@@ -44,9 +44,9 @@ impl UseTracker {
             if lane.follows(point) {
                 continue;
             }
-            let mut clock = Clock::from_elem(0, self.lanes_used());
-            match self.find_event(point, &mut clock) {
+            match self.find_event(point) {
                 Some(Found { tick, event }) => {
+                    let clock = self.lanes()[point.lane()].trail().lock().clock(tick).collect();
                     candidates.push(Candidate { point, tick, event, clock });
                 }
                 None => self.settle(point)?,
@@ -56,46 +56,42 @@ impl UseTracker {
         for candidate in &candidates {
             // SAFETY: the event is held by the candidate, the stream by the tracker.
             device.note(unsafe { device.driver().wait_event(raw, candidate.event.raw) })?;
-            lane.join(&mut submit, candidate.point.lane(), candidate.tick, &candidate.clock);
+            let source = &self.lanes()[candidate.point.lane()];
+            lane.join(&mut submit, source, candidate.tick);
         }
         Ok(())
     }
 
-    /// The same for a single point, the commonest case. Inlined where that is met: a launch that
+    /// The same for a single point, the commonest case. Kept short, and in one piece: a launch that
     /// has to wait comes after many that had not to, and finds what it needs far from the
-    /// processor, code above all, function by function.
-    #[inline(always)]
+    /// processor, code above all, line by line.
+    #[inline(never)]
     pub(super) fn queue_wait(&self, lane: &Lane, point: Point) -> ResourceResult<()> {
-        if lane.follows(point) {
-            return Ok(());
-        }
-        let raw = lane.raw(self.device())?;
+        let device = self.device();
+        let raw = lane.raw(device)?;
         let mut submit = lane.submit();
-        // Another thread may have queued the wait since.
+        // Another thread may have queued the wait since the point was found.
         if lane.follows(point) {
             return Ok(());
         }
-        let lanes = self.lanes_used();
-        let mut clock = Clock::from_elem(0, lanes);
-        let Some(found) = self.find_event(point, &mut clock) else {
+        let Some(found) = self.find_event(point) else {
             return self.settle(point);
         };
-        let device = self.device();
         // SAFETY: the event is held by `found`, the stream by the tracker.
         let wait = || device.note(unsafe { device.driver().wait_event(raw, found.event.raw) });
         if !mutant::is(Mutant::SynchronisedTooSoon) {
             wait()?;
         }
-        lane.join(&mut submit, point.lane(), found.tick, &clock);
+        lane.join(&mut submit, &self.lanes()[point.lane()], found.tick);
         if mutant::is(Mutant::SynchronisedTooSoon) { wait() } else { Ok(()) }
     }
 
-    #[inline]
-    fn find_event(&self, point: Point, clock: &mut [u64]) -> Option<Found> {
+    #[inline(always)]
+    fn find_event(&self, point: Point) -> Option<Found> {
         let source = &self.lanes()[point.lane()];
         let late = mutant::is(Mutant::LateWait).then(|| source.trail().lock().newest());
         let tick = late.flatten().map_or(point.tick(), |newest| newest.tick);
-        let found = source.trail().lock().find(tick, clock)?;
+        let found = source.trail().lock().find(tick)?;
         // Pruned since the caller looked: it is done, and what was found is a later event, which
         // nothing may wait for in its place.
         let later = found.tick != point.tick() && !leaves_out(Step::LaterEvent);

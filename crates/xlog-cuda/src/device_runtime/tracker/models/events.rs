@@ -145,7 +145,7 @@ fn a_second_stream_comes() {
             rig.tracker().begin_several().expect("an event on every stream");
         }),
     );
-    let found = rig.tracker().lanes()[0].trail().lock().find(point.tick(), &mut []);
+    let found = rig.tracker().lanes()[0].trail().lock().find(point.tick());
     let found = found.expect("an event for every point");
     assert_eq!(found.tick, point.tick(), "the event of this very point");
     let stands_for = rig.driver.stands_for(found.event.raw).expect("recorded");
@@ -182,7 +182,7 @@ fn a_loop_meets_a_second_stream() {
     );
     let slot = rig.tracker().slots.get(used.slot.0).expect("a slot");
     let open = slot.last_write().tick();
-    let found = rig.tracker().lanes()[0].trail().lock().find(open, &mut []);
+    let found = rig.tracker().lanes()[0].trail().lock().find(open);
     assert_eq!(found.map(|found| found.tick), Some(open), "the event of this very point");
 }
 
