@@ -28,7 +28,7 @@ pub(crate) struct Clauses {
     select: Option<String>,
     /// Keep every different row once
     #[arg(id = "distinct", long)]
-    distinct: bool,
+    pub(super) distinct: bool,
     /// Sort by these columns, as "total:desc,name:asc:nulls-first"
     #[arg(id = "sort", long, value_name = "KEYS")]
     sort: Option<String>,
@@ -40,20 +40,36 @@ pub(crate) struct Clauses {
     limit: Option<u64>,
 }
 
+/// The clause that a command calls `--by`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum By {
+    Neither,
+    Group,
+    Sort,
+}
+
+impl By {
+    /// What a clause is called in errors.
+    fn name(self, clause: Self, otherwise: &'static str) -> &'static str {
+        if self == clause { "--by" } else { otherwise }
+    }
+}
+
 impl Clauses {
     /// The step that these are, over a table.
-    pub(super) fn step(&self, from: &str) -> Result<Step, QueryError> {
+    pub(super) fn step(&self, from: &str, by: By) -> Result<Step, QueryError> {
+        let (group, sort) = (by.name(By::Group, "--group"), by.name(By::Sort, "--sort"));
         Ok(Step {
             name: String::new(),
             from: from.to_owned(),
             combination: None,
             filter: read("--where", &self.filter, parse::expression)?,
-            group: read("--group", &self.group, parse::outputs)?,
+            group: read(group, &self.group, parse::outputs)?,
             aggregates: read("--agg", &self.aggregates, parse::aggregates)?,
             having: read("--having", &self.having, parse::expression)?,
             select: read("--select", &self.select, parse::selection)?,
             distinct: self.distinct,
-            sort: read("--sort", &self.sort, parse::sort_keys)?,
+            sort: read(sort, &self.sort, parse::sort_keys)?,
             offset: self.offset,
             limit: self.limit,
         })

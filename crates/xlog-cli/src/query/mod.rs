@@ -29,7 +29,7 @@ use xlog_query::{
 use xlog_relational::{JoinKind, exec::CancelToken};
 
 use self::{
-    clauses::{Clauses, JoinChoice},
+    clauses::{By, Clauses, JoinChoice},
     device::DeviceOptions,
     inputs::{FileSource, InputOptions},
     interrupt::Interrupts,
@@ -244,18 +244,21 @@ fn keep_freed_memory() {
 pub(crate) fn run(command: QueryCommand, cli: fn() -> clap::Command) -> Result<(), Failure> {
     keep_freed_memory();
     let answer = match command {
-        QueryCommand::Sort(command)
-        | QueryCommand::Filter(command)
+        QueryCommand::Sort(command) => over_files(&command, By::Sort),
+        QueryCommand::Filter(command)
         | QueryCommand::Head(command)
-        | QueryCommand::Convert(command) => over_files(&command, false),
+        | QueryCommand::Convert(command) => over_files(&command, By::Neither),
         QueryCommand::Group(command) => {
             if command.asked.clauses.group.is_none() && command.asked.clauses.aggregates.is_none() {
                 let message = "nothing to group by: give --by, --agg, or both";
                 return Err(BadInput(message.to_owned()).into());
             }
-            over_files(&command, false)
+            over_files(&command, By::Group)
         }
-        QueryCommand::Distinct(command) => over_files(&command, true),
+        QueryCommand::Distinct(mut command) => {
+            command.asked.clauses.distinct = true;
+            over_files(&command, By::Neither)
+        }
         QueryCommand::Join(command) => join(&command),
         QueryCommand::Combine(command) => combine(&command),
         QueryCommand::Schema(command) => schema::run(&command),
@@ -273,16 +276,15 @@ pub(crate) fn run(command: QueryCommand, cli: fn() -> clap::Command) -> Result<(
     }
 }
 
-fn over_files(command: &FilesCommand, distinct: bool) -> Result<(), QueryError> {
-    let mut step = command.asked.clauses.step("input")?;
-    step.distinct |= distinct;
+fn over_files(command: &FilesCommand, by: By) -> Result<(), QueryError> {
+    let step = command.asked.clauses.step("input", by)?;
     let Asked { inputs, work, .. } = &command.asked;
     let source = FileSource::open("input", &command.files, inputs, work.device.reading_threads())?;
     one_step(step, vec![Arc::new(source)], &command.asked)
 }
 
 fn join(command: &JoinCommand) -> Result<(), QueryError> {
-    let mut step = command.asked.clauses.step("left")?;
+    let mut step = command.asked.clauses.step("left", By::Neither)?;
     let on = Clause::read("--on", &command.on, xlog_query::parse::join_keys)?;
     let kind = JoinKind::from(command.kind);
     step.combination = Some(Combination::Join { with: "right".to_owned(), on, kind });
@@ -291,7 +293,7 @@ fn join(command: &JoinCommand) -> Result<(), QueryError> {
 }
 
 fn combine(command: &CombineCommand) -> Result<(), QueryError> {
-    let mut step = command.asked.clauses.step("first")?;
+    let mut step = command.asked.clauses.step("first", By::Neither)?;
     let kind = command.set.kind(command.all);
     step.combination = Some(Combination::Set { with: "second".to_owned(), kind });
     let sides = [&command.first, &command.second];

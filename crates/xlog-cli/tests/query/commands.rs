@@ -300,6 +300,54 @@ fn what_a_join_drops_cannot_overflow_in_its_filter() {
 }
 
 #[test]
+fn keys_of_different_integers_meet_whatever_their_values_are() {
+    let folder = Folder::new("integers");
+    let (most, over) = (u64::MAX, i64::MAX as u64 + 1);
+    let unsigned = folder.file("u.csv", format!("k,u\n{most},a\n{over},b\n7,c\n0,d\n,e\n"));
+    // What they would be if bits were compared: -1 and the least there is.
+    let signed = folder.file("s.csv", format!("j,s\n-1,x\n{},y\n7,z\n0,v\n,w\n", i64::MIN));
+    let join = |sides: [&str; 2], on: &str, kind: &str, sort: &str, types: [&str; 2]| {
+        let keys = ["join", sides[0], sides[1], "--on", on, "--kind", kind, "--sort", sort];
+        let types = ["--type", types[0], "--type", types[1], "--format", "csv"];
+        said(&[&keys[..], &types].concat())
+    };
+    let wide = |kind: &str| join([&unsigned, &signed], "k=j", kind, "u", ["k=u64", "j=i64"]);
+    assert_eq!(wide("inner"), "k,u,j,s\n7,c,7,z\n0,d,0,v\n");
+    assert_eq!(wide("left"), format!("k,u,j,s\n{most},a,,\n{over},b,,\n7,c,7,z\n0,d,0,v\n,e,,\n"));
+    assert_eq!(
+        join([&signed, &unsigned], "j=k", "anti", "s", ["k=u64", "j=i64"]),
+        format!("j,s\n,w\n-1,x\n{},y\n", i64::MIN)
+    );
+    // Neither has a sign.
+    let small = folder.file("small.csv", "j,s\n7,z\n0,v\n");
+    let plain = join([&unsigned, &small], "k=j", "inner", "u", ["k=u64", "j=u32"]);
+    assert_eq!(plain, "k,u,j,s\n7,c,7,z\n0,d,0,v\n");
+    // One column against two of another type.
+    let twice = folder.file("twice.csv", "j,m\n7,7\n0,1\n");
+    let both = join([&unsigned, &twice], "k=j,k=m", "inner", "u", ["k=u64", "m=i64"]);
+    assert_eq!(both, "k,u,j,m\n7,c,7,7\n");
+}
+
+#[test]
+fn errors_call_a_clause_as_the_command_does() {
+    let folder = Folder::new("by");
+    let file = folder.file("t.csv", "a,b\n1,2\n");
+    for (arguments, name) in [
+        (["sort", &file, "--by", "zz"], "--by: "),
+        (["sort", &file, "--by", "a:up"], "--by: "),
+        (["group", &file, "--by", "zz"], "--by: "),
+        (["group", &file, "--by", "a +"], "--by: "),
+        (["head", &file, "--sort", "zz"], "--sort: "),
+        (["head", &file, "--group", "zz"], "--group: "),
+    ] {
+        let output = run(&arguments);
+        let error = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(name), "{arguments:?}: {error}");
+    }
+}
+
+#[test]
 fn fields_stand_in_the_quotes_that_are_given() {
     let folder = Folder::new("quotes");
     let file = folder.file("q.csv", "a,b\n'x,y',1\n\"z,2\n");

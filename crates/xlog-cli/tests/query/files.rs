@@ -48,7 +48,7 @@ fn missing_files_columns_and_truncated_parquet_are_refused() {
         &["filter", &file, "--where", "amonut > 1"],
         &["--where", "did you mean \"amount\"?", "^"],
     );
-    refused(&["sort", &file, "--by", "c"], &["--sort", "\"c\"", "there are: amount, b"]);
+    refused(&["sort", &file, "--by", "c"], &["--by", "\"c\"", "there are: amount, b"]);
     refused(&["group", &file, "--by", "b", "--agg", "sum(c)"], &["--agg", "\"c\""]);
     refused(&["filter", &file, "--where", "amount >"], &["expected a value", "^"]);
     refused(&["join", &file, &file, "--on", "x"], &["--on", "the left table"]);

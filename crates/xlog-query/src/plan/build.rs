@@ -174,7 +174,8 @@ impl Builder {
         }
     }
 
-    /// The keys of both sides in one type each. Integers of different types meet as `i64`.
+    /// The keys of both sides in one type each. Integers of different types meet in one that has
+    /// both: `u64` if neither has a sign, otherwise `i64`, in two parts where one side is a `u64`.
     fn join_keys(
         &mut self,
         step: &Step,
@@ -200,30 +201,40 @@ impl Builder {
                 let message = format!("{a:?} is {a_type} and {b:?} is {b_type}; give one type");
                 return Err(on.about(a, format!("{message} to both with --type")));
             }
-            let (key_left, left_key) = self.as_i64(step, left, &of_left);
-            let (key_right, right_key) = self.as_i64(step, right, &of_right);
+            let meeting = Meeting::of(of_left.data_type, of_right.data_type);
+            let (key_left, left_keys) = self.meet(step, left, &of_left, meeting)?;
+            let (key_right, right_keys) = self.meet(step, right, &of_right, meeting)?;
             (left, right) = (key_left, key_right);
-            keys.push((left_key, right_key));
+            keys.extend(left_keys.into_iter().zip(right_keys));
         }
         Ok((left, right, keys))
     }
 
-    /// The node with one more column: an integer as `i64`.
-    fn as_i64(&mut self, step: &Step, node: usize, field: &Field) -> (usize, String) {
-        if field.data_type == DataType::I64 {
-            return (node, field.name.clone());
+    /// The node with an integer as `meeting` says, in columns of their own, and their names.
+    fn meet(
+        &mut self,
+        step: &Step,
+        node: usize,
+        field: &Field,
+        meeting: Meeting,
+    ) -> QueryResult<(usize, Vec<String>)> {
+        if meeting.is_met_by(field.data_type) {
+            return Ok((node, vec![field.name.clone()]));
         }
-        let schema = self.schema(node);
-        let name = format!("{HIDDEN}{}", field.name);
+        let mut names = Vec::new();
+        let schema = self.schema(node).clone();
         let mut columns: Vec<_> =
             schema.fields().iter().map(|own| (own.name.clone(), col(&own.name))).collect();
-        // A difference of integers is an i64, and one that is none an error.
-        columns.push((name.clone(), col(&field.name) - lit(0i64)));
-        let mut fields = schema.fields().to_vec();
-        let as_i64 = Field { name: name.clone(), data_type: DataType::I64, ..field.clone() };
-        fields.push(as_i64);
-        let schema = Schema::new(fields).unwrap_or_default();
-        (self.add(&step.name, Operation::Project(columns), vec![node], schema), name)
+        for (part, expr) in meeting.parts(&field.name) {
+            let name = format!("{HIDDEN}{part}{}", field.name);
+            // The column may be another key already.
+            if schema.field(&name).is_err() {
+                columns.push((name.clone(), expr));
+            }
+            names.push(name);
+        }
+        let schema = fields_of(&columns, &schema)?;
+        Ok((self.add(&step.name, Operation::Project(columns), vec![node], schema), names))
     }
 
     /// Which columns a join has. A key of one name on both sides is one column; another right
@@ -463,6 +474,48 @@ impl Builder {
             }
         }
         Ok(columns)
+    }
+}
+
+/// How integers of two types are made comparable, with no value that does not fit.
+#[derive(Clone, Copy)]
+enum Meeting {
+    U64,
+    I64,
+    /// Both parts of a division by two as `i64`: each fits, and below zero, where no `u64` is, one
+    /// of them is below zero too.
+    Halves,
+}
+
+impl Meeting {
+    fn of(a: DataType, b: DataType) -> Self {
+        match (a.is_unsigned() && b.is_unsigned(), [a, b].contains(&DataType::U64)) {
+            (true, _) => Self::U64,
+            (false, true) => Self::Halves,
+            (false, false) => Self::I64,
+        }
+    }
+
+    /// Whether a column of that type is it already.
+    fn is_met_by(self, data_type: DataType) -> bool {
+        match self {
+            Self::U64 => data_type == DataType::U64,
+            Self::I64 => data_type == DataType::I64,
+            Self::Halves => false,
+        }
+    }
+
+    /// The parts of a column, each with what tells its name from others.
+    fn parts(self, name: &str) -> Vec<(&'static str, Expr)> {
+        // A difference of integers is an i64.
+        let signed = |expr: Expr| expr - lit(0i64);
+        match self {
+            Self::U64 => vec![("u", col(name) + lit(0u64))],
+            Self::I64 => vec![("i", signed(col(name)))],
+            Self::Halves => {
+                vec![("%", signed(col(name) % lit(2i64))), ("/", signed(col(name) / lit(2i64)))]
+            }
+        }
     }
 }
 
