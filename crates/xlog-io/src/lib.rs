@@ -74,5 +74,6 @@ pub use error::{FileError, FileResult};
 pub use format::{Compression, Format};
 pub use guard::takes_panics_as_errors;
 pub use open::{TableSchema, create, open, schema};
+pub use output::CompleteFile;
 pub use spec::{CsvOptions, InputSpec, OutputSpec};
 pub use traits::{BatchReader, BatchWriter, ReadProgress};

@@ -96,26 +96,22 @@ impl Output {
         Ok(Self { packed, failure, name })
     }
 
-    /// Writes what is left, and gives the file its name.
-    pub(crate) fn finish(self) -> FileResult<()> {
+    /// Writes what is left.
+    pub(crate) fn complete(self) -> FileResult<CompleteFile> {
         let Self { packed, failure, name } = self;
-        let refuse = |error: &io::Error| {
+        let refuse = |error: io::Error| {
             let noted = failure.lock().take();
-            noted.unwrap_or_else(|| FileError::from_io(&name, "write", error))
+            noted.unwrap_or_else(|| FileError::from_io(&name, "write", &error))
         };
         let out = match packed {
             Packed::Plain(out) => Ok(out),
             Packed::Gzip(encoder) => encoder.finish(),
             Packed::Zstd(encoder) => encoder.finish(),
         };
-        let mut out = out.map_err(|error| refuse(&error))?;
-        out.flush().map_err(|error| refuse(&error))?;
-        let target = out.get_mut();
-        if let Some((temporary, path)) = &target.renamed {
-            fs::rename(temporary, path).map_err(|error| refuse(&error))?;
-            target.renamed = None;
-        }
-        Ok(())
+        let mut out = out.map_err(refuse)?;
+        out.flush().map_err(refuse)?;
+        let target = out.into_inner().map_err(|error| refuse(error.into_error()))?;
+        Ok(CompleteFile(target))
     }
 
     /// What to answer for an error that a format's crate has wrapped.
@@ -126,6 +122,28 @@ impl Output {
     /// What went wrong with the file itself, for when the output is out of reach.
     pub(crate) fn failure(&self) -> Failure {
         Failure(Arc::clone(&self.failure))
+    }
+}
+
+/// A file that is written to its end, and has yet to get its name. Dropping it leaves nothing
+/// behind.
+pub struct CompleteFile(Target);
+
+impl CompleteFile {
+    /// Gives the file its name.
+    pub fn publish(mut self) -> FileResult<()> {
+        if let Some((temporary, path)) = &self.0.renamed {
+            let renamed = fs::rename(temporary, path);
+            renamed.map_err(|error| FileError::from_io(&self.0.name, "write", &error))?;
+            self.0.renamed = None;
+        }
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for CompleteFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_tuple("CompleteFile").field(&self.0.name).finish()
     }
 }
 

@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use crate::{
     cells::check_schema,
     error::FileResult,
-    output::{Failure, Output},
+    output::{CompleteFile, Failure, Output},
     plain::{plain_schema, plain_slices},
     traits::BatchWriter,
 };
@@ -57,8 +57,8 @@ impl<E: Encoder> BatchWriter for PlainWriter<E> {
         Ok(())
     }
 
-    fn finish(self: Box<Self>) -> FileResult<()> {
+    fn complete(self: Box<Self>) -> FileResult<CompleteFile> {
         let Self { encoder, failure, name, .. } = *self;
-        encoder.end().map_err(|error| failure.error(&name, error))?.finish()
+        encoder.end().map_err(|error| failure.error(&name, error))?.complete()
     }
 }

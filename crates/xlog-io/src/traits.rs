@@ -3,7 +3,7 @@
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 
-use crate::error::FileResult;
+use crate::{error::FileResult, output::CompleteFile};
 
 /// How much of an input has been read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,12 @@ pub trait BatchWriter: Send {
     /// Writes the rows of one batch after those before it.
     fn write(&mut self, batch: &RecordBatch) -> FileResult<()>;
 
+    /// Writes what is left. The file has yet to get its name: of several that belong together, none
+    /// should appear before all are complete.
+    fn complete(self: Box<Self>) -> FileResult<CompleteFile>;
+
     /// Writes what is left and makes the output appear under its name.
-    fn finish(self: Box<Self>) -> FileResult<()>;
+    fn finish(self: Box<Self>) -> FileResult<()> {
+        self.complete()?.publish()
+    }
 }

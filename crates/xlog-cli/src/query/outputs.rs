@@ -8,7 +8,7 @@ use std::{
 use arrow_array::RecordBatch;
 use arrow_schema::SchemaRef;
 use clap::Args;
-use xlog_io::{BatchWriter, FileResult, Format, OutputSpec};
+use xlog_io::{BatchWriter, CompleteFile, FileResult, Format, OutputSpec};
 use xlog_query::{QueryError, plan::PlanOutput, run::Sink};
 
 use super::{progress::make_way, table::TableSink};
@@ -86,13 +86,14 @@ fn sink(file: Option<&str>, format: Option<OutputFormat>) -> Result<Box<dyn Sink
     };
     let mut spec = OutputSpec::new(path);
     spec.format = format;
-    Ok(Box::new(FileSink { spec, writer: None }))
+    Ok(Box::new(FileSink { spec, writer: None, complete: None }))
 }
 
 /// A file that appears when it is complete.
 struct FileSink {
     spec: OutputSpec,
     writer: Option<Box<dyn BatchWriter>>,
+    complete: Option<CompleteFile>,
 }
 
 impl Sink for FileSink {
@@ -111,8 +112,16 @@ impl Sink for FileSink {
         Ok(true)
     }
 
-    fn finish(self: Box<Self>) -> FileResult<()> {
-        self.writer.map_or(Ok(()), BatchWriter::finish)
+    fn complete(&mut self) -> FileResult<()> {
+        if let Some(writer) = self.writer.take() {
+            self.complete = Some(writer.complete()?);
+        }
+        Ok(())
+    }
+
+    fn finish(mut self: Box<Self>) -> FileResult<()> {
+        self.complete()?;
+        self.complete.map_or(Ok(()), CompleteFile::publish)
     }
 }
 

@@ -299,6 +299,27 @@ fn what_a_join_drops_cannot_overflow_in_its_filter() {
     assert_eq!(said(&join), "k,v,w\n1,5,x\n");
 }
 
+#[cfg(target_os = "linux")]
+#[test]
+fn no_output_of_a_plan_appears_unless_all_are_complete() {
+    let folder = Folder::new("outputs");
+    let file = folder.file("t.csv", "a\n1\n2\n");
+    let first = folder.path("first.csv");
+    let plan = |second: &str| {
+        format!(
+            "[input.t]\nfiles = '{file}'\n[step.x]\nfrom = 't'\nwrite = '{first}'\n\
+             [step.y]\nfrom = 't'\nwrite = '{second}'\nformat = 'csv'\n"
+        )
+    };
+    // A device that takes everything until it is written out.
+    let output = run(&["run", &folder.file("full.toml", plan("/dev/full"))]);
+    let error = text(&output.stderr);
+    assert!(!output.status.success() && error.contains("/dev/full"), "{error}");
+    assert_eq!(folder.files(), ["full.toml", "t.csv"]);
+    said(&["run", &folder.file("plan.toml", plan(&folder.path("second.csv")))]);
+    assert_eq!(folder.files(), ["first.csv", "full.toml", "plan.toml", "second.csv", "t.csv"]);
+}
+
 #[test]
 fn keys_of_different_integers_meet_whatever_their_values_are() {
     let folder = Folder::new("integers");

@@ -8,7 +8,7 @@ use arrow_schema::SchemaRef;
 use crate::{
     cells::{Cell, Cells, Day, Moment, check_schema},
     error::{FileError, FileResult},
-    output::Output,
+    output::{CompleteFile, Output},
     traits::BatchWriter,
 };
 
@@ -105,8 +105,8 @@ impl BatchWriter for CsvWriter {
         Ok(())
     }
 
-    fn finish(mut self: Box<Self>) -> FileResult<()> {
+    fn complete(mut self: Box<Self>) -> FileResult<CompleteFile> {
         self.pass_on().map_err(|error| self.output.failed(error))?;
-        self.output.finish()
+        self.output.complete()
     }
 }

@@ -78,7 +78,13 @@ pub trait Sink: Send {
     /// Takes the next rows. `Ok(false)` asks for no more.
     fn write(&mut self, batch: &RecordBatch) -> FileResult<bool>;
 
-    /// The result is complete. A sink that is dropped before leaves nothing behind.
+    /// There are no more rows: what is left to be written is, so that little can fail from here on.
+    fn complete(&mut self) -> FileResult<()> {
+        Ok(())
+    }
+
+    /// This sink is complete, and so is every other of the query: the result appears. A sink that
+    /// is dropped before leaves nothing behind.
     fn finish(self: Box<Self>) -> FileResult<()>;
 }
 
@@ -149,11 +155,9 @@ pub fn run(
         return Err(failure);
     }
     ran?;
-    for sink in &shared.sinks {
-        if let Some(sink) = sink.lock().take() {
-            sink.finish()?;
-        }
-    }
+    let mut sinks: Vec<_> = shared.sinks.iter().filter_map(|sink| sink.lock().take()).collect();
+    sinks.iter_mut().try_for_each(|sink| sink.complete())?;
+    sinks.into_iter().try_for_each(Sink::finish)?;
     Ok(())
 }
 

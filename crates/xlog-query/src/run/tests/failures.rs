@@ -99,3 +99,39 @@ fn a_cancelled_query_ends_and_finishes_nothing() {
     assert!(!sink.0.lock().finished);
     assert_eq!(sink.0.lock().batches.len(), 1);
 }
+
+/// Takes everything, and cannot write out the last of it.
+struct Full;
+
+impl Sink for Full {
+    fn begin(&mut self, _: SchemaRef) -> FileResult<()> {
+        Ok(())
+    }
+    fn write(&mut self, _: &RecordBatch) -> FileResult<bool> {
+        Ok(true)
+    }
+    fn complete(&mut self) -> FileResult<()> {
+        Err(FileError::new("second.csv", "no space left"))
+    }
+    fn finish(self: Box<Self>) -> FileResult<()> {
+        Ok(())
+    }
+}
+
+#[test]
+fn no_output_appears_unless_all_are_complete() {
+    let orders = orders(100);
+    let two = query(
+        "[step.a]\nfrom = 'orders'\nwrite = 'first.csv'\n\
+         [step.b]\nfrom = 'orders'\nwrite = 'second.csv'\n",
+    );
+    assert_eq!(two.outputs, ["a", "b"]);
+    let sink = MemorySink::default();
+    let sinks = vec![Box::new(sink.clone()) as Box<dyn Sink>, Box::new(Full)];
+    let (cancel, monitor) = (CancelToken::new(), Arc::new(Monitor::default()));
+    let sources = [source("orders", &orders, 10)];
+    let ran = run(&engine(), &two, &sources, sinks, &options(None), &cancel, &monitor);
+    let error = ran.err().map(|error| error.to_string()).unwrap_or_default();
+    assert!(error.contains("no space left"), "{error:?}");
+    assert!(!sink.0.lock().batches.is_empty() && !sink.0.lock().finished);
+}
