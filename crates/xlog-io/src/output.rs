@@ -127,6 +127,7 @@ impl Output {
 
 /// A file that is written to its end, and has yet to get its name. Dropping it leaves nothing
 /// behind.
+#[must_use = "a file that is not published is removed"]
 pub struct CompleteFile(Target);
 
 impl CompleteFile {
